@@ -1,0 +1,135 @@
+"""Whether a decision applies: every reason why not, in one place."""
+
+from __future__ import annotations
+
+import hashlib
+
+from pydantic_core import to_json
+
+from outlast.contracts import (
+    MAX_PAYLOAD_BYTES,
+    Approve,
+    Decision,
+    DecisionRecord,
+    Deny,
+    Resolve,
+    Retry,
+    call_digest,
+    canonical_json,
+)
+from outlast.errors import AlreadyDecided, DigestMismatch, InvalidArguments, InvalidDecision, UnknownCall
+from outlast.messages import JsonObject
+from outlast.toolsets.json_schema import check_schema
+from outlast.workflows.state import Call, Held, RunState
+
+MAX_EARLY = 100
+"""Most decisions that are kept for calls that do not wait yet."""
+
+
+def fingerprint(decision: Decision) -> str:
+    """The same for two decisions that say the same, whoever makes them and why."""
+    said = decision.model_dump(mode="json", exclude={"by", "reason", "digest"})
+    return hashlib.sha256(f"{decision.kind}{canonical_json(said)}".encode()).hexdigest()[:16]
+
+
+def held_digest(call: Call, *, unknown_outcome: bool) -> str:
+    """The digest that a decision on this call is bound to.
+
+    A call of unknown outcome was approved before: another execution has a digest of its own, so that a late copy
+    of the first approval cannot authorise it.
+    """
+    name = call.plan.tool_name
+    return call_digest(f"{name}#{call.execution + 1}" if unknown_outcome else name, call.args)
+
+
+def find_held(state: RunState, decision: Decision) -> tuple[Call, Held] | DecisionRecord:
+    """The waiting call that a decision is for, or the record of the same decision where it was made before.
+
+    Raises:
+        UnknownCall: No call with this ID waits, or ever did.
+        AlreadyDecided: An earlier, different decision stands.
+    """
+    call_id = decision.tool_call_id
+    call = state.calls.get(call_id)
+    if call is not None and call.held is not None:
+        return call, call.held
+    earlier = next((record for record in reversed(state.decisions) if record.tool_call_id == call_id), None)
+    if earlier is not None:
+        if earlier.fingerprint == fingerprint(decision):
+            return earlier
+        by = f" by {earlier.by}" if earlier.by else ""
+        raise AlreadyDecided(
+            f"Call {call_id!r} of {earlier.tool_name!r} was decided already: {earlier.decision}{by} at "
+            f"{earlier.at.isoformat(timespec='seconds')}. The first decision stands."
+        )
+    waiting = [waiting_id for waiting_id, other in state.calls.items() if other.held is not None]
+    if call is not None:
+        raise UnknownCall(f"Call {call_id!r} of {call.plan.tool_name!r} does not wait for a decision: it is {call.status}.")
+    raise UnknownCall(
+        f"No call {call_id!r} waits in this run. "
+        + (f"These wait: {', '.join(map(repr, waiting))}." if waiting else "No call waits for a decision.")
+    )
+
+
+def check(state: RunState, decision: Decision) -> tuple[Call, Held] | DecisionRecord:
+    """What a decision applies to.
+
+    Returns:
+        The waiting call, or the record of the same decision where it was made before.
+
+    Raises:
+        DecisionRejected: Why it cannot apply; the subclass says which rule.
+    """
+    found = find_held(state, decision)
+    if isinstance(found, DecisionRecord):
+        return found
+    call, held = found
+    match decision:
+        case Approve():
+            _check_approval(state, call, held, decision)
+        case Resolve():
+            _check_size(state, decision.result)
+        case Retry():
+            _check_size(state, decision.message)
+        case Deny():
+            _check_size(state, decision.message)
+    return found
+
+
+def _check_approval(state: RunState, call: Call, held: Held, decision: Approve) -> None:
+    name, call_id = call.plan.tool_name, decision.tool_call_id
+    if held.kind in ("external", "deferred"):
+        raise InvalidDecision(
+            f"Call {call_id!r} of {name!r} waits for a result from outside, not for an approval: send `resolve` with "
+            f"its result, `retry` with a message to the model, or `deny`."
+        )
+    if decision.digest is not None and decision.digest != held.digest:
+        raise DigestMismatch(
+            f"Call {call_id!r} of {name!r} waits with the digest {held.digest}, and this decision is for "
+            f"{decision.digest}. Look at the call again, and decide on what waits now."
+        )
+    if held.kind == "unknown_outcome" and call.gated and decision.digest is None:
+        raise DigestMismatch(
+            f"Call {call_id!r} of {name!r} was approved and started before, and may have taken effect. To run it "
+            f"again, approve it with the digest {held.digest}; to give its result, send `resolve`."
+        )
+    if decision.override_args is not None:
+        _check_size(state, decision.override_args)
+        problems = check_schema(held.json_schema, decision.override_args) if held.json_schema else []
+        if problems:
+            raise InvalidArguments(
+                f"The edited arguments do not fit the schema of {name!r}: {'; '.join(problems)}. The call still waits."
+            )
+
+
+def _check_size(state: RunState, value: object) -> None:
+    size = len(to_json(value))
+    room = max(0, MAX_PAYLOAD_BYTES // 2 - state.step_bytes)
+    if size > room:
+        raise InvalidDecision(f"The decision carries {size:,} bytes of JSON; at most {room:,} fit in this step.")
+
+
+def parse_error(name: str, error: Exception, expected: JsonObject) -> InvalidDecision:
+    """A decision that is not one JSON object with the fields of its kind."""
+    fields = ", ".join(expected.get("properties", {}))
+    return InvalidDecision(f"`{name}` takes one JSON object with the fields {fields}. {error}")

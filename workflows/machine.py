@@ -1,0 +1,745 @@
+"""The run as a state machine: `apply(event)` changes the state and says what to do. It does nothing itself.
+
+Invariants, whatever happens in whatever order:
+
+- A call gets one result. Events of an execution that is not under way any more are ignored.
+- A decision applies once, to the call that it names, while that call waits.
+- A call that was held starts only after an approval, and once for each.
+- The next step begins when every call of this one has a result.
+"""
+
+# Replay: everything here follows from the state and the event alone; there is no clock, no randomness, no setting,
+# and no set is ever iterated.
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from outlast.contracts import (
+    DECISIONS,
+    MAX_PAYLOAD_BYTES,
+    Approve,
+    CallInput,
+    CallOutcome,
+    Decision,
+    DecisionRecord,
+    Deferred,
+    Deny,
+    DepsVersion,
+    Failed,
+    PendingKind,
+    Position,
+    Rejection,
+    Resolve,
+    Retried,
+    Retry,
+    Returned,
+    RunResult,
+    Skipped,
+    StepInput,
+    StepPlan,
+    Transient,
+    extend_digest,
+)
+from outlast.errors import DecisionRejected
+from outlast.messages import JsonObject, ToolCallPart, Usage
+from outlast.workflows import decisions, parts
+from outlast.workflows.commands import (
+    CancelCall,
+    CancelStep,
+    CancelTimer,
+    Command,
+    EndCancelled,
+    Fail,
+    Finish,
+    Publish,
+    RequestStep,
+    StartCall,
+    StartTimer,
+)
+from outlast.workflows.events import (
+    CallCancelled,
+    CallEnded,
+    CallErrored,
+    CallLost,
+    CallTimedOut,
+    CallUnclaimed,
+    CancelRequested,
+    Decided,
+    Event,
+    Paused,
+    Refused,
+    Resumed,
+    Started,
+    Steered,
+    StepCancelled,
+    StepFailed,
+    StepLost,
+    StepPlanned,
+    TimerFired,
+)
+from outlast.workflows.state import Call, Early, Ending, Held, RunState
+
+MAX_LOSSES = 5
+"""How often a repeatable call or step may lose its worker before that counts as its failure."""
+
+MAX_PARALLEL_CALLS = 100
+"""Most calls of one run under way at once: Temporal allows 2,000 pending activities for a workflow."""
+
+MAX_REJECTED = 100
+"""Most rejected messages that a run keeps, the newest of them."""
+
+STEP_BYTES = MAX_PAYLOAD_BYTES - 64 * 1024
+"""Most JSON bytes that the calls of one step may bring in: they go to the next model request in one payload."""
+
+
+class Machine:
+    """Drives one `RunState`."""
+
+    def __init__(self, state: RunState) -> None:
+        self.state = state
+        self._commands: list[Command] = []
+        self._changed = False
+
+    def apply(self, event: Event) -> list[Command]:
+        """Take one event in.
+
+        Returns:
+            What the engine must do now, in this order.
+        """
+        if self.state.ended is not None:
+            return []
+        self._handle(event)
+        self._advance()
+        commands, self._commands = self._commands, []
+        if self._changed:
+            self._changed = False
+            # First, so that what waits is shown even in the very task that ends the run.
+            commands.insert(0, Publish())
+        return commands
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    def _handle(self, event: Event) -> None:  # noqa: C901, PLR0912 - one flat table of all events
+        match event:
+            case Started():
+                pass
+            case StepPlanned():
+                self._planned(event)
+            case StepLost():
+                self._step_lost(event)
+            case StepFailed():
+                if self._step_ended(event.step):
+                    self._fail(event.error_type, event.message)
+            case StepCancelled():
+                if self._step_ended(event.step):
+                    self._fail("RunCancelled", "The model request was cancelled.")
+            case CallEnded():
+                if call := self._ended_execution(event.tool_call_id, event.execution):
+                    self._outcome(call, event.outcome, event.size_bytes, event.at)
+            case CallErrored():
+                if call := self._ended_execution(event.tool_call_id, event.execution):
+                    self._errored(call, event.error_type, event.message, event.at)
+            case CallTimedOut():
+                if call := self._ended_execution(event.tool_call_id, event.execution):
+                    self._timed_out(call, event.at)
+            case CallLost():
+                if call := self._ended_execution(event.tool_call_id, event.execution):
+                    self._call_lost(call, event.reason, event.at)
+            case CallUnclaimed():
+                if call := self._ended_execution(event.tool_call_id, event.execution):
+                    call.status = "ready"
+            case CallCancelled():
+                if call := self._ended_execution(event.tool_call_id, event.execution):
+                    self._call_lost(call, "The call was cancelled while it ran", event.at)
+            case Decided():
+                self._decided(event)
+            case Steered():
+                self._steered(event)
+            case Paused():
+                self.state.paused, self.state.paused_by, self._changed = True, event.by, True
+            case Resumed():
+                self.state.paused, self.state.paused_by, self._changed = False, None, True
+            case Refused():
+                self._reject(event.name, event.error_type, event.message, event.content, event.at)
+            case TimerFired():
+                self._timer_fired(event.name)
+            case CancelRequested():
+                self._end("cancelled", "RunCancelled", "The run was cancelled.")
+            case _:
+                assert_never(event)
+
+    def _planned(self, event: StepPlanned) -> None:
+        if not self._step_ended(event.step):
+            return
+        state, plan = self.state, event.plan
+        delta = state.messages[state.known :]
+        state.digest = extend_digest(state.digest, [*delta, plan.response])
+        state.messages.append(plan.response)
+        state.known = len(state.messages)
+        state.features = plan.features
+        state.step_losses = 0
+        state.step_bytes = sum(steer["size_bytes"] for steer in state.steers)
+        state.usage += Usage(requests=1) + Usage.model_validate(plan.response.get("usage", {}))
+        state.output = plan.output
+        given = _arguments(plan)
+        state.calls = {
+            planned.tool_call_id: Call(
+                plan=planned,
+                args=planned.args if planned.args is not None else given.get(planned.tool_call_id, {}),
+            )
+            for planned in plan.calls
+        }
+        if plan.retry is not None:
+            state.output_retry = parts.retry_prompt(
+                plan.retry.content, tool_name=plan.retry.tool_name, tool_call_id=plan.retry.tool_call_id
+            )
+            self._count_output_retry(str(plan.retry.content))
+        if self._usage_exceeded():
+            return
+        for call in state.calls.values():
+            # One call may already have ended the run.
+            if state.ending is None:
+                self._begin(call, event.at)
+
+    def _begin(self, call: Call, at: datetime) -> None:
+        """Take a call of a fresh plan in: it is settled, it waits, or it is ready to start."""
+        plan = call.plan
+        if plan.settled is not None:
+            self._outcome(call, plan.settled, 0, at)
+        elif plan.wait_for is not None:
+            call.gated = plan.wait_for == "approval"
+            self._hold(call, plan.wait_for, plan.metadata, plan.json_schema, at)
+
+    def _step_lost(self, event: StepLost) -> None:
+        if not self._step_ended(event.step):
+            return
+        self.state.step_losses += 1
+        if self.state.step_losses > MAX_LOSSES:
+            self._fail("ModelRequestFailed", f"The worker was lost {MAX_LOSSES + 1} times in step {event.step}: {event.reason}")
+
+    def _step_ended(self, step: int) -> bool:
+        """Whether this is the end of the model request that is under way."""
+        under_way = self.state.asking and self.state.step == step
+        if under_way:
+            self.state.asking = False
+        return under_way
+
+    def _ended_execution(self, call_id: str, execution: int) -> Call | None:
+        """The call whose execution just ended, or None for one that is not under way any more."""
+        call = self.state.calls.get(call_id)
+        if call is None or call.status != "running" or call.execution != execution:
+            return None
+        return call
+
+    # --- how a call ends -----------------------------------------------------------------------------------------
+
+    def _outcome(self, call: Call, outcome: CallOutcome, size_bytes: int, at: datetime) -> None:
+        if not isinstance(outcome, Transient | Skipped) and outcome.deps:
+            self._merge_deps(call, outcome.deps)
+        match outcome:
+            case Returned():
+                self._returned(call, outcome, size_bytes)
+            case Retried():
+                self._retried(call, outcome, at)
+            case Failed():
+                if outcome.known:
+                    self._failed(call, outcome.error_type, outcome.message, at)
+                else:
+                    self._unknown(call, f"{outcome.error_type}: {outcome.message}", at)
+            case Transient():
+                self._transient(call, outcome, at)
+            case Deferred():
+                call.gated = call.gated or outcome.wait_for == "approval"
+                call.approved = False
+                schema = outcome.json_schema or call.plan.json_schema
+                self._hold(call, outcome.wait_for, {**call.plan.metadata, **outcome.metadata}, schema, at)
+            case Skipped():
+                self._done(call, parts.tool_return(call.plan.tool_name, call.plan.tool_call_id, outcome.content))
+            case _:
+                assert_never(outcome)
+
+    def _returned(self, call: Call, outcome: Returned, size_bytes: int) -> None:
+        name, call_id, state = call.plan.tool_name, call.plan.tool_call_id, self.state
+        call.succeeded = True
+        if not call.plan.output:
+            state.usage += Usage(tool_calls=1)
+        if state.step_bytes + size_bytes > STEP_BYTES:
+            self._done(call, parts.tool_return(name, call_id, _too_large(size_bytes, state.step_bytes), outcome="failed"))
+            return
+        state.step_bytes += size_bytes
+        call.user_content = outcome.user_content
+        self._done(call, parts.tool_return(name, call_id, outcome.content, metadata=outcome.metadata))
+
+    def _retried(self, call: Call, outcome: Retried, at: datetime) -> None:
+        plan = call.plan
+        if call.approved and outcome.reason == "arguments":
+            # The edited arguments pass the JSON schema but not the tool's own validation: a person edits again.
+            call.approved = False
+            self._hold(call, "approval", {**plan.metadata, "invalid": outcome.content}, plan.json_schema, at)
+            return
+        call.counted = True
+        self._done(call, parts.retry_prompt(outcome.content, tool_name=plan.tool_name, tool_call_id=plan.tool_call_id))
+        if plan.output:
+            self._count_output_retry(str(outcome.content))
+            return
+        used = self.state.retries.get(plan.tool_name, 0)
+        if used + 1 > plan.policy.max_retries:
+            self._fail(
+                "ToolRetriesExceeded",
+                f"The model tried the tool {plan.tool_name!r} again more often than its max_retries of "
+                f"{plan.policy.max_retries} allows. The last problem was: {outcome.content}",
+            )
+
+    def _transient(self, call: Call, outcome: Transient, at: datetime) -> None:
+        call.transient += 1
+        if call.transient >= call.plan.policy.attempts or self.state.ending is not None:
+            self._failed(call, outcome.error_type, outcome.message, at)
+            return
+        call.status = "backoff"
+        delay = timedelta(seconds=outcome.retry_after or call.plan.policy.backoff)
+        self._commands.append(StartTimer(name=_backoff(call), delay=delay))
+
+    def _timed_out(self, call: Call, at: datetime) -> None:
+        message = f"Timed out after {call.plan.policy.timeout} seconds."
+        if call.repeatable:
+            self._retried(call, Retried(content=message, reason="timeout"), at)
+        else:
+            self._unknown(call, message.rstrip("."), at)
+
+    def _call_lost(self, call: Call, reason: str, at: datetime) -> None:
+        call.losses += 1
+        if not call.repeatable:
+            self._unknown(call, reason, at)
+        elif call.losses > MAX_LOSSES:
+            self._failed(call, "WorkerLost", f"{reason}, {call.losses} times in a row.", at)
+        else:
+            call.status = "ready"
+
+    def _errored(self, call: Call, error_type: str, message: str, at: datetime) -> None:
+        if call.repeatable:
+            self._failed(call, error_type, message, at)
+        else:
+            self._unknown(call, f"{error_type}: {message}", at)
+
+    def _failed(self, call: Call, error_type: str, message: str, at: datetime) -> None:
+        """The call failed for good, and its outcome is known."""
+        plan = call.plan
+        match plan.policy.on_error:
+            case "tell_model":
+                content = f"{error_type}: {message}"
+                self._done(call, parts.tool_return(plan.tool_name, plan.tool_call_id, content, outcome="failed"))
+            case "fail_run":
+                self._done(call, parts.tool_return(plan.tool_name, plan.tool_call_id, message, outcome="failed"))
+                self._fail("ToolFailed", f"The tool {plan.tool_name!r} failed, {error_type}: {message}")
+            case "ask":
+                self._ask(call, f"{error_type}: {message}", at, effect="failed")
+
+    def _unknown(self, call: Call, reason: str, at: datetime) -> None:
+        """The call may or may not have taken effect: that is never glossed over."""
+        if call.plan.policy.on_unknown == "ask" and self.state.ending is None:
+            self._ask(call, reason, at, effect="unknown")
+            return
+        content = f"{reason}. The call may or may not have taken effect."
+        self._done(call, parts.tool_return(call.plan.tool_name, call.plan.tool_call_id, content, outcome="failed"))
+
+    def _ask(self, call: Call, reason: str, at: datetime, *, effect: str) -> None:
+        metadata = {**call.plan.metadata, "reason": reason, "effect": effect, "executions": call.execution}
+        self._hold(call, "unknown_outcome", metadata, call.plan.json_schema, at)
+
+    def _done(self, call: Call, *call_parts: JsonObject) -> None:
+        call.status, call.held, call.parts = "done", None, list(call_parts)
+
+    def _merge_deps(self, call: Call, changed: JsonObject) -> None:
+        state = self.state
+        conflicts = [name for name in changed if state.deps_changed.get(name, 0) > call.deps_version]
+        if conflicts:
+            names = ", ".join(map(repr, conflicts))
+            self._fail(
+                "DepsConflict",
+                f"The call {call.plan.tool_call_id!r} of {call.plan.tool_name!r} changed {names} of deps while another "
+                f"call that overlapped changed the same. Mark the tools `sequential`.",
+            )
+            return
+        version = state.deps.version + 1
+        value = state.deps.value if isinstance(state.deps.value, dict) else {}
+        state.deps = DepsVersion(version=version, value={**value, **changed})
+        state.deps_changed.update(dict.fromkeys(changed, version))
+
+    # --- waiting and decisions -----------------------------------------------------------------------------------
+
+    def _hold(
+        self, call: Call, kind: PendingKind, metadata: JsonObject, json_schema: JsonObject | None, at: datetime
+    ) -> None:
+        digest = decisions.held_digest(call, unknown_outcome=kind == "unknown_outcome")
+        call.status = "held"
+        call.held = Held(kind=kind, digest=digest, requested_at=at, metadata=metadata, json_schema=json_schema)
+        self._changed = True
+        self._apply_early(call)
+
+    def _apply_early(self, call: Call) -> None:
+        """Decisions that came before the call waited, in the order in which they came, until one applies."""
+        if self.state.ending is not None:
+            return
+        mine = [early for early in self.state.early if early.decision.get("tool_call_id") == call.plan.tool_call_id]
+        for early in mine:
+            if call.held is None:
+                break
+            self.state.early.remove(early)
+            decision = DECISIONS[early.name].model_validate(early.decision)
+            self._decided(Decided(decision=decision, via=early.via, keep=False, at=early.at))
+
+    def _decided(self, event: Decided) -> None:
+        state, decision = self.state, event.decision
+        try:
+            found = decisions.check(state, decision)
+        except DecisionRejected as rejection:
+            if not self._keep_early(event, rejection):
+                content = decision.model_dump_json(exclude_none=True)
+                self._reject(decision.kind, type(rejection).__name__, rejection.message, content, event.at)
+            return
+        if isinstance(found, DecisionRecord):
+            return
+        call, held = found
+        edited = isinstance(decision, Approve) and decision.override_args not in (None, call.args)
+        state.decisions.append(
+            DecisionRecord(
+                tool_call_id=decision.tool_call_id,
+                tool_name=call.plan.tool_name,
+                decision=decision.kind,
+                at=event.at,
+                via=event.via,
+                by=decision.by,
+                reason=_reason(decision),
+                digest=held.digest,
+                fingerprint=decisions.fingerprint(decision),
+                edited=edited,
+            )
+        )
+        call.held = None
+        self._changed = True
+        self._carry_out(call, decision)
+
+    def _keep_early(self, event: Decided, rejection: DecisionRejected) -> bool:
+        """Keep a decision for a call that may wait later. An approval must say what it approves."""
+        state, decision = self.state, event.decision
+        if not event.keep or type(rejection).__name__ != "UnknownCall" or len(state.early) >= decisions.MAX_EARLY:
+            return False
+        if isinstance(decision, Approve) and decision.digest is None:
+            return False
+        call = state.calls.get(decision.tool_call_id)
+        if call is not None and call.status == "done":
+            return False
+        content = decision.model_dump(mode="json", exclude_none=True)
+        state.early.append(Early(name=decision.kind, decision=content, via=event.via, at=event.at))
+        return True
+
+    def _carry_out(self, call: Call, decision: Decision) -> None:
+        name, call_id = call.plan.tool_name, call.plan.tool_call_id
+        match decision:
+            case Approve():
+                if decision.override_args is not None:
+                    call.args = decision.override_args
+                call.approved, call.gated, call.status = True, True, "ready"
+                call.transient = call.losses = 0
+                call.approved_digest = decisions.held_digest(call, unknown_outcome=False)
+            case Deny():
+                message = decision.message or "The tool call was denied."
+                self._done(call, parts.tool_return(name, call_id, message, outcome="denied"))
+            case Resolve():
+                call.succeeded = True
+                self.state.usage += Usage(tool_calls=1)
+                self._done(call, parts.tool_return(name, call_id, decision.result))
+            case Retry():
+                # A person asks for it, so it uses none of the tool's retries.
+                self._done(call, parts.retry_prompt(decision.message, tool_name=name, tool_call_id=call_id))
+            case _:
+                assert_never(decision)
+
+    def _steered(self, event: Steered) -> None:
+        part = parts.user_prompt(event.content)
+        size = len(str(part))
+        if self.state.step_bytes + size > STEP_BYTES // 2:
+            message = f"The message has {size:,} bytes; with what this step has already, it is too large."
+            self._reject("steer", "InvalidDecision", message, "", event.at)
+            return
+        self.state.step_bytes += size
+        self.state.steers.append({"part": part, "size_bytes": size})
+
+    def _reject(self, name: str, error: str, message: str, content: str, at: datetime) -> None:
+        rejected = self.state.rejected
+        rejected.append(Rejection(name=name, error=error, message=message, content=content[:400], at=at))
+        del rejected[:-MAX_REJECTED]
+
+    def _timer_fired(self, name: str) -> None:
+        for call in self.state.calls.values():
+            if call.status == "backoff" and _backoff(call) == name:
+                call.status = "ready"
+
+    # --- limits --------------------------------------------------------------------------------------------------
+
+    def _count_output_retry(self, problem: str) -> None:
+        state = self.state
+        state.output_retries += 1
+        if state.output_retries > state.features.output_retries:
+            self._fail(
+                "OutputValidationFailed",
+                f"The model's output was invalid {state.output_retries} times, and output_retries is "
+                f"{state.features.output_retries}. The last problem was: {problem}",
+            )
+
+    def _usage_exceeded(self) -> bool:
+        usage, limits = self.state.usage, self.state.facts.usage_limits
+        new_calls = sum(call.plan.settled is None for call in self.state.calls.values())
+        for what, count, limit in (
+            ("input tokens", usage.input_tokens, limits.input_tokens),
+            ("output tokens", usage.output_tokens, limits.output_tokens),
+            ("tokens", usage.total_tokens, limits.total_tokens),
+            ("tool calls", usage.tool_calls + new_calls, limits.tool_calls),
+        ):
+            if limit is not None and count > limit:
+                self._fail("UsageLimitExceeded", f"The run is at {count:,} {what}, and its limit is {limit:,}.")
+                return True
+        return False
+
+    # --- ending --------------------------------------------------------------------------------------------------
+
+    def _fail(self, error_type: str, message: str) -> None:
+        self._end("failed", error_type, message)
+
+    def _end(self, ending: str, error_type: str, message: str) -> None:
+        """Begin to end the run: start nothing, drop what waits, cancel what may be cancelled, wait for the rest."""
+        state = self.state
+        if state.ending is not None:
+            # A cancellation may follow a failure that still waits for its calls; the failure stands.
+            if ending == "cancelled":
+                self._cancel_running(everything=True)
+            return
+        state.ending = Ending.model_validate({"state": ending, "error_type": error_type, "message": message})
+        self._changed = True
+        if state.asking:
+            self._commands.append(CancelStep(step=state.step))
+        self._cancel_running(everything=ending == "cancelled")
+        for call in state.calls.values():
+            if call.status == "backoff":
+                self._commands.append(CancelTimer(name=_backoff(call)))
+            if call.status != "running":
+                call.status, call.held = "done", None
+
+    def _cancel_running(self, *, everything: bool) -> None:
+        """Where the run fails by itself, a call that must not be repeated may still finish what it began."""
+        for call_id, call in self.state.calls.items():
+            if call.status == "running" and (everything or call.repeatable):
+                self._commands.append(CancelCall(tool_call_id=call_id))
+
+    def _finish_ending(self, ending: Ending) -> None:
+        if self.state.asking or any(call.status == "running" for call in self.state.calls.values()):
+            return
+        self.state.ended = ending.state
+        if ending.state == "cancelled":
+            self._commands.append(EndCancelled())
+        else:
+            self._commands.append(Fail(error_type=ending.error_type, message=ending.message))
+
+    # --- what comes next -----------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        state = self.state
+        if state.ending is not None:
+            self._settle_after_ending()
+            self._finish_ending(state.ending)
+            return
+        if state.asking:
+            return
+        if any(call.status != "done" for call in state.calls.values()):
+            if not state.paused:
+                self._start_ready()
+            return
+        if state.calls or state.output is not None or state.output_retry is not None or state.steers:
+            if state.output is not None and not state.steers:
+                self._finish(state.output.value)
+                return
+            if state.paused and state.output is None:
+                return
+            self._close_step()
+        if not state.paused:
+            self._request_step()
+
+    def _settle_after_ending(self) -> None:
+        """Calls that came back while the run ends are not started again and wait for nobody."""
+        for call in self.state.calls.values():
+            if call.status in ("ready", "backoff", "held"):
+                call.status, call.held = "done", None
+
+    def _start_ready(self) -> None:
+        """Start what may start: sequential calls run alone, in their place in the order."""
+        running = [call for call in self.state.calls.values() if call.status == "running"]
+        if any(call.plan.policy.sequential for call in running):
+            return
+        under_way = len(running)
+        for call in self.state.calls.values():
+            if call.status != "ready":
+                continue
+            if call.plan.policy.sequential:
+                if under_way == 0:
+                    self._start(call)
+                return
+            if under_way >= MAX_PARALLEL_CALLS:
+                return
+            self._start(call)
+            under_way += 1
+
+    def _start(self, call: Call) -> None:
+        state, plan = self.state, call.plan
+        call.status = "running"
+        call.execution += 1
+        call.deps_version = state.deps.version
+        self._commands.append(
+            StartCall(
+                input=CallInput(
+                    agent=state.facts.agent,
+                    run_key=state.run_key,
+                    step=state.step,
+                    position=self._position(),
+                    tool_call_id=plan.tool_call_id,
+                    tool_name=plan.tool_name,
+                    args=call.args,
+                    policy=plan.policy,
+                    repeatable=call.repeatable,
+                    execution=call.execution,
+                    losses=call.losses,
+                    retry=state.retries.get(plan.tool_name, 0),
+                    approved=call.approved,
+                    approved_digest=call.approved_digest,
+                    usage=state.usage,
+                ),
+                heartbeat=timedelta(seconds=state.features.heartbeat_seconds),
+            )
+        )
+
+    def _close_step(self) -> None:
+        """Every call has a result: write them into the conversation, in the order in which they were asked for."""
+        state = self.state
+        for call in state.calls.values():
+            name = call.plan.tool_name
+            if call.counted and not call.plan.output:
+                state.retries[name] = state.retries.get(name, 0) + 1
+        for call in state.calls.values():
+            name = call.plan.tool_name
+            # Two calls of one tool in one step: one that failed still needs its next try.
+            if call.succeeded and not any(c.counted for c in state.calls.values() if c.plan.tool_name == name):
+                state.retries.pop(name, None)
+        request_parts = [part for call in state.calls.values() for part in call.parts]
+        request_parts += [parts.user_prompt(c.user_content) for c in state.calls.values() if c.user_content]
+        if state.output_retry is not None:
+            request_parts.append(state.output_retry)
+        request_parts += [steer["part"] for steer in state.steers]
+        self._reject_stale_decisions()
+        state.calls, state.output, state.output_retry, state.steers = {}, None, None, []
+        state.step_bytes = 0
+        if request_parts:
+            state.messages.append(parts.request(request_parts))
+
+    def _reject_stale_decisions(self) -> None:
+        """Decisions that were kept for calls of this step, which ended without ever waiting."""
+        stale = [early for early in self.state.early if early.decision.get("tool_call_id") in self.state.calls]
+        for early in stale:
+            self.state.early.remove(early)
+            message = f"Call {early.decision['tool_call_id']!r} ended without waiting for a decision."
+            self._reject(early.name, "UnknownCall", message, str(early.decision), early.at)
+
+    def _request_step(self) -> None:
+        state, limit = self.state, self.state.facts.usage_limits.requests
+        if limit is not None and state.usage.requests >= limit:
+            self._fail(
+                "UsageLimitExceeded", f"The run has made {state.usage.requests:,} model requests, and its limit is {limit:,}."
+            )
+            self._finish_ending_now()
+            return
+        if state.step_losses == 0:
+            state.step += 1
+        state.asking = True
+        self._commands.append(
+            RequestStep(
+                input=StepInput(
+                    agent=state.facts.agent,
+                    run_key=state.run_key,
+                    step=state.step,
+                    position=self._position(),
+                    usage=state.usage,
+                    retries={name: used for name, used in state.retries.items() if used},
+                ),
+                heartbeat=timedelta(seconds=state.features.heartbeat_seconds),
+            )
+        )
+
+    def _finish_ending_now(self) -> None:
+        if self.state.ending is not None:
+            self._finish_ending(self.state.ending)
+
+    def _finish(self, output: object) -> None:
+        state = self.state
+        self._close_step()
+        state.ended = "completed"
+        self._changed = True
+        result = RunResult.model_construct(
+            output=output, usage=state.usage, steps=state.step, messages=len(state.messages)
+        )
+        self._commands.append(Finish(result=result))
+
+    def _position(self) -> Position:
+        """What a worker should know, what is new, and what it cannot know yet."""
+        state = self.state
+        position = Position(
+            base=state.known,
+            digest=state.digest,
+            deps_version=state.deps.version,
+            delta=state.messages[state.known :],
+        )
+        if not state.facts_sent:
+            position.facts = state.facts
+            state.facts_sent = True
+        if state.deps_sent < state.deps.version:
+            position.deps = state.deps
+            state.deps_sent = state.deps.version
+        return position
+
+
+def _arguments(plan: StepPlan) -> dict[str, JsonObject]:
+    """The arguments of the response's calls, by call ID, for calls that run with exactly these."""
+    given: dict[str, JsonObject] = {}
+    if all(planned.args is not None for planned in plan.calls):
+        return given
+    for part in plan.response["parts"]:
+        if part["part_kind"] == "tool-call":
+            try:
+                given[part["tool_call_id"]] = ToolCallPart.model_validate(part).args_as_dict()
+            except ValueError:
+                # Arguments that are no object never start a call: the plan has settled it.
+                given[part["tool_call_id"]] = {}
+    return given
+
+
+def _reason(decision: Decision) -> str | None:
+    match decision:
+        case Approve():
+            return decision.reason
+        case Deny() | Retry():
+            return decision.message
+        case Resolve():
+            return None
+        case _:
+            assert_never(decision)
+
+
+def _backoff(call: Call) -> str:
+    return f"backoff:{call.plan.tool_call_id}"
+
+
+def _too_large(size_bytes: int, step_bytes: int) -> str:
+    room = max(0, STEP_BYTES - step_bytes)
+    return (
+        f"The result has {size_bytes:,} bytes, and {room:,} bytes are left for this step's results. "
+        f"Ask for less: a filter, a page, or fewer calls at once."
+    )
