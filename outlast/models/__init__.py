@@ -1,0 +1,18 @@
+"""Models: what answers a conversation. Importing this package imports no provider's SDK."""
+
+from outlast.models.function import AgentInfo, FunctionModel
+from outlast.models.model import Model, ModelRequestParameters, ModelSettings, load_settings, merge_settings
+from outlast.models.scripted import ScriptedModel
+from outlast.models.test import TestModel
+
+__all__ = (
+    "AgentInfo",
+    "FunctionModel",
+    "Model",
+    "ModelRequestParameters",
+    "ModelSettings",
+    "ScriptedModel",
+    "TestModel",
+    "load_settings",
+    "merge_settings",
+)
