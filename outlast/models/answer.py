@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from outlast.errors import UserError
 from outlast.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart, Usage
@@ -31,8 +31,7 @@ def to_response(answer: object, *, model_name: str, where: str) -> ModelResponse
         response.model_name = response.model_name or model_name
         response.usage.requests = response.usage.requests or 1
         return response
-    # A str is a sequence too, but of its letters.
-    parts: Sequence[object] = answer if isinstance(answer, list | tuple) else [answer]  # pyright: ignore[reportUnknownVariableType]
+    parts = cast("Sequence[object]", answer) if isinstance(answer, list | tuple) else [answer]
     return ModelResponse(parts=[_part(part, where) for part in parts], model_name=model_name, usage=Usage(requests=1))
 
 

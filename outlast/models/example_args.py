@@ -101,7 +101,7 @@ class _Examples:
             elif branches := merged.get("allOf"):
                 merged = _without(merged, "allOf")
                 for branch in branches:
-                    merged = _merge(merged, self._resolved(branch, depth) if isinstance(branch, dict) else {})
+                    merged = _merge(merged, self._resolved(_as_schema(branch), depth))
             else:
                 return merged
         raise _TooDeep
@@ -120,7 +120,7 @@ class _Examples:
         for shift in range(len(branches)):
             branch = branches[(variant + shift) % len(branches)]
             try:
-                last = self.make(_merge(rest, branch) if isinstance(branch, dict) else rest, variant, depth + 1)
+                last = self.make(_merge(rest, _as_schema(branch)), variant, depth + 1)
             except _TooDeep:
                 continue
             if self._fits(schema, last):
@@ -177,9 +177,15 @@ class _Examples:
     def _fits(self, schema: JsonObject, value: Any) -> bool:
         definitions = {name: self.root[name] for name in ("$defs", "definitions") if name in self.root}
         try:
-            return jsonschema_rs.is_valid({**definitions, **schema}, value)
-        except (jsonschema_rs.ValidationError, ValueError):
+            return jsonschema_rs.is_valid(
+                {**definitions, **schema}, value, offline=True, pattern_options=jsonschema_rs.RegexOptions()
+            )
+        except ValueError:
             return True  # The schema itself is broken or refers to elsewhere: nothing can be said.
+
+
+def _as_schema(branch: object) -> JsonObject:
+    return cast(JsonObject, branch) if isinstance(branch, dict) else {}
 
 
 def _merge(first: JsonObject, second: JsonObject) -> JsonObject:
@@ -263,17 +269,17 @@ def _text(schema: JsonObject, variant: int) -> str:
 
 def _number(schema: JsonObject, variant: int, *, whole: bool) -> int | float:
     """The number nearest to 0 that is allowed, or for another variant one of those that follow."""
-    low, high = schema.get("minimum"), schema.get("maximum")
-    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    floor = max((bound for bound in (low, above) if _is_number(bound)), default=None)
-    ceiling = min((bound for bound in (high, below) if _is_number(bound)), default=None)
+    low, high = _bound(schema, "minimum"), _bound(schema, "maximum")
+    above, below = _bound(schema, "exclusiveMinimum"), _bound(schema, "exclusiveMaximum")
+    floor = max((bound for bound in (low, above) if bound is not None), default=None)
+    ceiling = min((bound for bound in (high, below) if bound is not None), default=None)
 
     def allowed(value: float) -> bool:
         return (
             (low is None or value >= low)
             and (high is None or value <= high)
-            and (not _is_number(above) or value > above)
-            and (not _is_number(below) or value < below)
+            and (above is None or value > above)
+            and (below is None or value < below)
         )
 
     step = _step(schema.get("multipleOf"), floor, ceiling, whole=whole)
@@ -291,9 +297,10 @@ def _number(schema: JsonObject, variant: int, *, whole: bool) -> int | float:
     return found[variant % len(found)] if found else start
 
 
-def _is_number(bound: object) -> bool:
+def _bound(schema: JsonObject, name: str) -> int | float | None:
     # Draft 4 wrote `exclusiveMinimum: true`.
-    return isinstance(bound, int | float) and not isinstance(bound, bool)
+    bound = schema.get(name)
+    return bound if isinstance(bound, int | float) and not isinstance(bound, bool) else None
 
 
 def _step(multiple: float | None, floor: float | None, ceiling: float | None, *, whole: bool) -> Any:
