@@ -10,12 +10,12 @@ by pydantic-ai loads, and is stored again as it was.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import pydantic_core
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, field_validator, model_validator
 
 __all__ = (
     "BinaryContent",
@@ -33,6 +33,8 @@ __all__ = (
     "ThinkingPart",
     "ToolCallPart",
     "ToolReturnPart",
+    "UnknownContent",
+    "UnknownPart",
     "Usage",
     "UserContent",
     "UserPromptPart",
@@ -72,6 +74,18 @@ class Usage(_Model):
     output_tokens: int = 0
     details: dict[str, int] = {}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_older(cls, data: Any) -> Any:
+        """Reads what older releases of pydantic-ai stored: other names, and null for what is not known."""
+        if not isinstance(data, dict) or (None not in data.values() and "request_tokens" not in data):
+            return cast(Any, data)
+        known = {name: value for name, value in cast(JsonObject, data).items() if value is not None}
+        for name, older in (("input_tokens", "request_tokens"), ("output_tokens", "response_tokens")):
+            if older in known:
+                known.setdefault(name, known.pop(older))
+        return known
+
     @property
     def total_tokens(self) -> int:
         """Tokens sent and received."""
@@ -109,6 +123,15 @@ class BinaryContent(_Model):
     media_type: str
     kind: Literal["binary"] = "binary"
 
+    @field_validator("data", mode="before")
+    @classmethod
+    def _from_base64(cls, data: Any) -> Any:
+        # Messages come as JSON that was parsed already, where pydantic would take text for the bytes themselves.
+        if not isinstance(data, str):
+            return data
+        plain = data.replace("-", "+").replace("_", "/").rstrip("=")
+        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+
     @property
     def data_uri(self) -> str:
         """The content as a `data:` address."""
@@ -116,6 +139,40 @@ class BinaryContent(_Model):
 
 
 UserContent: TypeAlias = str | Annotated[ImageUrl | BinaryContent, Field(discriminator="kind")]
+
+
+class UnknownContent(_Model):
+    """Content of a kind that outlast does not know, in a stored conversation; kept, but no model is sent it."""
+
+    kind: str
+
+
+class UnknownPart(_Model):
+    """A part of a kind that outlast does not know, in a stored conversation; kept, but no model is sent it."""
+
+    part_kind: str
+
+
+def _kind_of(field: str, *known: str) -> Callable[[Any], str]:
+    """Tells the known kinds apart; everything else is `unknown`."""
+
+    def kind_of(value: Any) -> str:
+        kind: Any = cast(JsonObject, value).get(field) if isinstance(value, dict) else getattr(value, field, None)
+        return kind if kind in known else "unknown"
+
+    return kind_of
+
+
+# Only what is stored may hold unknown kinds. A prompt that starts a run is checked strictly: `UserContent`.
+StoredContent: TypeAlias = (
+    str
+    | Annotated[
+        Annotated[ImageUrl, Tag("image-url")]
+        | Annotated[BinaryContent, Tag("binary")]
+        | Annotated[UnknownContent, Tag("unknown")],
+        Discriminator(_kind_of("kind", "image-url", "binary")),
+    ]
+)
 
 
 class SystemPromptPart(_Model):
@@ -128,10 +185,10 @@ class SystemPromptPart(_Model):
 class UserPromptPart(_Model):
     """What the user, or a tool on the user's side, says."""
 
-    content: str | list[UserContent]
+    content: str | list[StoredContent]
     part_kind: Literal["user-prompt"] = "user-prompt"
 
-    def __init__(self, content: str | Sequence[UserContent] | None = None, **data: Any) -> None:
+    def __init__(self, content: str | Sequence[StoredContent] | None = None, **data: Any) -> None:
         if content is not None:
             data["content"] = content if isinstance(content, str) else list(content)
         super().__init__(**data)
@@ -233,7 +290,7 @@ class ToolCallPart(_Model):
         args = pydantic_core.from_json(self.args)
         if not isinstance(args, dict):
             raise ValueError(f"expected the arguments to be one JSON object, got {self.args!r}")
-        return args
+        return cast(JsonObject, args)
 
     def args_as_json_str(self) -> str:
         """The arguments as JSON text."""
@@ -243,9 +300,20 @@ class ToolCallPart(_Model):
 
 
 ModelRequestPart: TypeAlias = Annotated[
-    SystemPromptPart | UserPromptPart | ToolReturnPart | RetryPromptPart, Field(discriminator="part_kind")
+    Annotated[SystemPromptPart, Tag("system-prompt")]
+    | Annotated[UserPromptPart, Tag("user-prompt")]
+    | Annotated[ToolReturnPart, Tag("tool-return")]
+    | Annotated[RetryPromptPart, Tag("retry-prompt")]
+    | Annotated[UnknownPart, Tag("unknown")],
+    Discriminator(_kind_of("part_kind", "system-prompt", "user-prompt", "tool-return", "retry-prompt")),
 ]
-ModelResponsePart: TypeAlias = Annotated[TextPart | ThinkingPart | ToolCallPart, Field(discriminator="part_kind")]
+ModelResponsePart: TypeAlias = Annotated[
+    Annotated[TextPart, Tag("text")]
+    | Annotated[ThinkingPart, Tag("thinking")]
+    | Annotated[ToolCallPart, Tag("tool-call")]
+    | Annotated[UnknownPart, Tag("unknown")],
+    Discriminator(_kind_of("part_kind", "text", "thinking", "tool-call")),
+]
 
 
 class ModelRequest(_Model):
