@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pydantic_core
 from pydantic import BaseModel, ConfigDict
@@ -32,11 +33,9 @@ from outlast.messages import (
     Usage,
     UserPromptPart,
 )
+from outlast.toolsets.definition import ToolDefinition
 
-if TYPE_CHECKING:
-    from outlast.toolsets.definition import ToolDefinition
-
-__all__ = ("Completion", "chat_messages", "chat_tool", "to_model_response")
+__all__ = ("Completion", "chat_messages", "chat_name", "chat_tool", "to_model_response")
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Where providers put the model's reasoning: DeepSeek and vLLM; OpenRouter and newer vLLM."""
@@ -141,14 +140,24 @@ def _chat_call(call: ToolCallPart) -> JsonObject:
     except ValueError:
         # Some servers parse the arguments of earlier calls, and would refuse every further request of the run.
         arguments = pydantic_core.to_json({"invalid_json": call.args}).decode()
-    # A name that the model made up may hold characters that the provider itself refuses to read again.
-    name = re.sub(r"[^a-zA-Z0-9_-]", "_", call.tool_name)[:64] or "_"
-    return {"id": call.tool_call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    function = {"name": chat_name(call.tool_name), "arguments": arguments}
+    return {"id": call.tool_call_id, "type": "function", "function": function}
+
+
+def chat_name(tool_name: str) -> str:
+    """A tool's name as the format allows it: at most 64 letters, digits, `_` or `-`.
+
+    Names that the model made up are changed too: the provider that sent one refuses to read it again.
+    """
+    if re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool_name):
+        return tool_name
+    allowed = re.sub(r"[^a-zA-Z0-9_-]", "_", tool_name)[:55]
+    return f"{allowed}_{hashlib.sha256(tool_name.encode()).hexdigest()[:8]}"
 
 
 def chat_tool(tool: ToolDefinition) -> JsonObject:
     """A tool's definition."""
-    function: JsonObject = {"name": tool.name, "parameters": tool.parameters_json_schema}
+    function: JsonObject = {"name": chat_name(tool.name), "parameters": tool.parameters_json_schema}
     if tool.description:
         function["description"] = tool.description
     if tool.strict is not None:
@@ -216,15 +225,24 @@ class Completion(_Lenient):
     error: Any = None
 
 
-def to_model_response(completion: Completion, choice: ChatChoice, *, provider_name: str) -> ModelResponse:
+def to_model_response(
+    completion: Completion, choice: ChatChoice, *, provider_name: str, tools: Iterable[ToolDefinition]
+) -> ModelResponse:
     """The response; call IDs and arguments as they came.
 
     A refusal is a text with the finish reason `content_filter`.
+
+    Args:
+        completion: The body.
+        choice: Its choice to take.
+        provider_name: Noted on reasoning.
+        tools: The tools that were sent: a name that had to be changed is changed back.
     """
+    names = {chat_name(tool.name): tool.name for tool in tools}
     message = choice.message or ChatMessage()
     refused = bool(message.refusal)
     return ModelResponse(
-        parts=list(_parts(message, provider_name)),
+        parts=list(_parts(message, provider_name, names)),
         usage=_usage(completion.usage),
         model_name=completion.model,
         timestamp=_timestamp(completion.created),
@@ -232,7 +250,7 @@ def to_model_response(completion: Completion, choice: ChatChoice, *, provider_na
     )
 
 
-def _parts(message: ChatMessage, provider_name: str) -> Iterator[ModelResponsePart]:
+def _parts(message: ChatMessage, provider_name: str, names: dict[str, str]) -> Iterator[ModelResponsePart]:
     for name, reasoning in zip(_REASONING_FIELDS, (message.reasoning_content, message.reasoning), strict=True):
         if reasoning:
             yield ThinkingPart(content=reasoning, id=name, provider_name=provider_name)
@@ -243,8 +261,9 @@ def _parts(message: ChatMessage, provider_name: str) -> Iterator[ModelResponsePa
         yield TextPart(content=message.refusal)
     for call in message.tool_calls or []:
         function = call.function or ChatFunction()
+        name = function.name or ""
         yield ToolCallPart(
-            tool_name=function.name or "",
+            tool_name=names.get(name, name),
             args=function.arguments,
             tool_call_id="" if call.id is None else str(call.id),
         )

@@ -5,16 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from typing_extensions import override
 
 from outlast.messages import ModelMessage, ModelResponse
 from outlast.models.answer import Answer, to_response
 from outlast.models.model import Model, ModelRequestParameters, ModelSettings
-
-if TYPE_CHECKING:
-    from outlast.toolsets.definition import ToolDefinition
+from outlast.toolsets.definition import ToolDefinition
 
 __all__ = ("AgentInfo", "FunctionDef", "FunctionModel")
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from outlast.errors import UserError
 from outlast.messages import JsonObject, ModelMessage, ModelResponse
-
-if TYPE_CHECKING:
-    from outlast.toolsets.definition import ToolDefinition
+from outlast.toolsets.definition import ToolDefinition
 
 __all__ = ("Model", "ModelRequestParameters", "ModelSettings", "load_settings", "merge_settings")
 
@@ -95,8 +93,8 @@ class ModelRequestParameters:
             `ModelRequest.instructions`.
     """
 
-    function_tools: list[ToolDefinition] = field(default_factory=list["ToolDefinition"])
-    output_tools: list[ToolDefinition] = field(default_factory=list["ToolDefinition"])
+    function_tools: list[ToolDefinition] = field(default_factory=list[ToolDefinition])
+    output_tools: list[ToolDefinition] = field(default_factory=list[ToolDefinition])
     allow_text_output: bool = True
     instructions: str | None = None
 

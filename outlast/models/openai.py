@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from outlast.errors import ProviderError, UserError
 from outlast.messages import JsonObject, ModelMessage, ModelResponse
-from outlast.models.chat import Completion, chat_messages, chat_tool, to_model_response
+from outlast.models.chat import Completion, chat_messages, chat_name, chat_tool, to_model_response
 from outlast.models.model import Model, ModelRequestParameters, ModelSettings
 
 if TYPE_CHECKING:
@@ -109,10 +109,9 @@ class OpenAIModel(Model):
         with self._provider_errors(timeout):
             # The SDK's timeout counts from byte to byte, and a busy DeepSeek sends blank lines to keep alive.
             with anyio.fail_after(timeout):
-                answer = await client.chat.completions.with_raw_response.create(
-                    **body, timeout=timeout, extra_headers=settings.get("extra_headers")
-                )
-            return self._response(answer.text, answer.headers)
+                create = cast(Any, client.chat.completions.with_raw_response.create)
+                answer = await create(**body, timeout=timeout, extra_headers=settings.get("extra_headers"))
+            return self._response(answer.text, answer.headers, parameters)
 
     def request_body(
         self, messages: list[ModelMessage], settings: ModelSettings, parameters: ModelRequestParameters
@@ -136,7 +135,7 @@ class OpenAIModel(Model):
         if tools := [chat_tool(tool) for tool in (*parameters.function_tools, *parameters.output_tools)]:
             body["tools"] = tools
             if choice := settings.get("tool_choice", None if parameters.allow_text_output else "required"):
-                named = {"type": "function", "function": {"name": choice}}
+                named = {"type": "function", "function": {"name": chat_name(choice)}}
                 body["tool_choice"] = choice if choice in ("auto", "required", "none") else named
         else:
             body.pop("parallel_tool_calls", None)
@@ -226,7 +225,7 @@ class OpenAIModel(Model):
             status_code=status,
         )
 
-    def _response(self, text: str, headers: Mapping[str, str]) -> ModelResponse:
+    def _response(self, text: str, headers: Mapping[str, str], parameters: ModelRequestParameters) -> ModelResponse:
         try:
             completion = Completion.model_validate_json(text)
         except ValidationError as error:
@@ -252,7 +251,8 @@ class OpenAIModel(Model):
         choice = completion.choices[0]
         if choice.finish_reason == "insufficient_system_resource":  # DeepSeek, when it is overloaded half-way.
             raise self._error("stopped half-way for lack of resources", retryable=True, status_code=200)
-        response = to_model_response(completion, choice, provider_name=self._provider_name)
+        tools = (*parameters.function_tools, *parameters.output_tools)
+        response = to_model_response(completion, choice, provider_name=self._provider_name, tools=tools)
         response.model_name = response.model_name or self._model_name
         return response
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, cast
 
 import pydantic_core
 from typing_extensions import override
@@ -24,9 +24,7 @@ from outlast.messages import (
 )
 from outlast.models.example_args import example_args
 from outlast.models.model import Model, ModelRequestParameters, ModelSettings
-
-if TYPE_CHECKING:
-    from outlast.toolsets.definition import ToolDefinition
+from outlast.toolsets.definition import ToolDefinition
 
 __all__ = ("TestModel",)
 
@@ -41,7 +39,7 @@ class TestModel(Model):
     Args:
         call_tools: `all`, or the names of the function tools to call.
         custom_output_text: The output, as text.
-        custom_output_args: The output, as arguments of the output tool.
+        custom_output_args: The output, as arguments of the output tool; or the value of its only parameter.
         seed: Varies the arguments, and which output tool is called.
         model_name: Name of the model.
 
@@ -123,7 +121,7 @@ class TestModel(Model):
         earlier = sum(
             call.tool_name == tool.name for m in messages if isinstance(m, ModelResponse) for call in m.tool_calls
         )
-        return [self._call(tool, earlier, self.custom_output_args)]
+        return [self._call(tool, earlier, _as_args(tool, self.custom_output_args))]
 
     def _call(self, tool: ToolDefinition, earlier: int, args: Any = None) -> ToolCallPart:
         if args is None:
@@ -132,6 +130,15 @@ class TestModel(Model):
         return ToolCallPart(
             tool_name=tool.name, args=args, tool_call_id=f"{call_id}__{earlier + 1}" if earlier else call_id
         )
+
+
+def _as_args(tool: ToolDefinition, value: Any) -> Any:
+    """The output as arguments: one that is no object is the value of the tool's only parameter."""
+    args = pydantic_core.to_jsonable_python(value)
+    properties = tool.parameters_json_schema.get("properties", {})
+    if args is None or isinstance(args, dict) or len(properties) != 1:
+        return cast(Any, args)
+    return dict.fromkeys(properties, args)
 
 
 def _results(messages: list[ModelMessage]) -> str:
