@@ -1,0 +1,98 @@
+"""The base of everything that changes a toolset."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import Self
+
+from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
+from outlast.toolsets.context import DepsT, RunContext
+
+__all__ = ("RewritingToolset", "WrapperToolset")
+
+
+class WrapperToolset(AbstractToolset[DepsT]):
+    """Hands everything on to the toolset it wraps; a subclass overrides what it changes.
+
+    Args:
+        wrapped: The toolset to wrap.
+    """
+
+    def __init__(self, wrapped: AbstractToolset[DepsT]) -> None:
+        self.wrapped = wrapped
+
+    @property
+    def id(self) -> str | None:
+        return self.wrapped.id
+
+    @property
+    def label(self) -> str:
+        return f"{type(self).__name__}({self.wrapped.label})"
+
+    @property
+    def tool_name_conflict_hint(self) -> str:
+        return self.wrapped.tool_name_conflict_hint
+
+    async def __aenter__(self) -> Self:
+        await self.wrapped.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self.wrapped.__aexit__(kind, error, traceback)
+
+    async def for_run(self, ctx: RunContext[DepsT]) -> AbstractToolset[DepsT]:
+        return self._around(await self.wrapped.for_run(ctx))
+
+    async def for_run_step(self, ctx: RunContext[DepsT]) -> AbstractToolset[DepsT]:
+        return self._around(await self.wrapped.for_run_step(ctx))
+
+    async def get_tools(self, ctx: RunContext[DepsT]) -> dict[str, ToolsetTool[DepsT]]:
+        return await self.wrapped.get_tools(ctx)
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[DepsT], tool: ToolsetTool[DepsT]
+    ) -> Any:
+        return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+
+    def known_names(self) -> Iterable[str]:
+        return self.wrapped.known_names()
+
+    def _around(self, wrapped: AbstractToolset[DepsT]) -> Self:
+        if wrapped is self.wrapped:
+            return self
+        # A copy and not a new object: a subclass may have any signature.
+        copied = copy.copy(self)
+        copied.wrapped = wrapped
+        return copied
+
+
+class RewritingToolset(WrapperToolset[DepsT]):
+    """Offers the wrapped tools in another form, and calls them in their own.
+
+    A subclass makes its tools as variants of the wrapped ones whose `origin` is `(self.wrapped, tool)`.
+    """
+
+    async def get_tools(self, ctx: RunContext[DepsT]) -> dict[str, ToolsetTool[DepsT]]:
+        return await self.rewrite(ctx, await self.wrapped.get_tools(ctx))
+
+    @abstractmethod
+    async def rewrite(
+        self, ctx: RunContext[DepsT], tools: dict[str, ToolsetTool[DepsT]]
+    ) -> dict[str, ToolsetTool[DepsT]]:
+        """The tools to offer, by name, made from the wrapped ones."""
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[DepsT], tool: ToolsetTool[DepsT]
+    ) -> Any:
+        if tool.origin is None:
+            # A subclass offers a tool of its own making under its wrapped name.
+            return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+        toolset, original = tool.origin
+        return await toolset.call_tool(original.tool_def.name, tool_args, ctx, original)
