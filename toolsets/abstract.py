@@ -6,9 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias
 
 from outlast.contracts import CallPolicy
 from outlast.messages import JsonObject
@@ -30,7 +28,7 @@ __all__ = ("AbstractToolset", "ApprovalTest", "ArgsValidator", "ToolsetTool")
 
 Filter: TypeAlias = Callable[[RunContext[Any], ToolDefinition], bool | Awaitable[bool]]
 Preparation: TypeAlias = Callable[
-    [RunContext[Any], list[ToolDefinition]], list[ToolDefinition] | None | Awaitable[list[ToolDefinition] | None]
+    [RunContext[Any], list[ToolDefinition]], list[ToolDefinition] | Awaitable[list[ToolDefinition] | None] | None
 ]
 ApprovalFunction: TypeAlias = Callable[[RunContext[Any], ToolDefinition, dict[str, Any]], bool | Awaitable[bool]]
 ApprovalTest: TypeAlias = Callable[[RunContext[Any], dict[str, Any]], bool | Awaitable[bool]]
@@ -39,11 +37,11 @@ ApprovalTest: TypeAlias = Callable[[RunContext[Any], dict[str, Any]], bool | Awa
 class ArgsValidator(Protocol):
     """Turns a call's arguments into Python values; a pydantic `SchemaValidator` is one."""
 
-    def validate_python(self, input: Any, /) -> dict[str, Any]:
+    def validate_python(self, value: Any, /) -> dict[str, Any]:
         """Validates a dict."""
         ...
 
-    def validate_json(self, input: str, /) -> dict[str, Any]:
+    def validate_json(self, value: str, /) -> dict[str, Any]:
         """Validates JSON text."""
         ...
 

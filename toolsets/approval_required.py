@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from typing_extensions import override
+
 from outlast.errors import ApprovalRequired
 from outlast.toolsets.abstract import AbstractToolset, ApprovalFunction, ApprovalTest, ToolsetTool
 from outlast.toolsets.awaiting import settled
@@ -27,6 +29,7 @@ class ApprovalRequiredToolset(RewritingToolset[DepsT]):
         super().__init__(wrapped)
         self.approval_required_func = approval_required_func
 
+    @override
     async def rewrite(
         self, ctx: RunContext[DepsT], tools: dict[str, ToolsetTool[DepsT]]
     ) -> dict[str, ToolsetTool[DepsT]]:
@@ -35,6 +38,7 @@ class ApprovalRequiredToolset(RewritingToolset[DepsT]):
             for name, tool in tools.items()
         }
 
+    @override
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[DepsT], tool: ToolsetTool[DepsT]
     ) -> Any:

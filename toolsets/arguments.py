@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import typing
 from inspect import Parameter
-from typing import Annotated, Any, cast, get_args, get_origin
+from typing import Annotated, Any, NotRequired, cast, get_args, get_origin
 
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
-from typing_extensions import NotRequired, TypedDict, Unpack, is_typeddict
+from typing_extensions import TypedDict, Unpack, is_typeddict
 
 from outlast.messages import JsonObject
 from outlast.toolsets.plain_types import is_object, is_plain
@@ -44,21 +44,21 @@ class Arguments:
             self.validate_json = self._adapter.validator.validate_json
             self.validate_python = self._adapter.validator.validate_python
 
-    def validate_json(self, input: str, /) -> dict[str, Any]:
+    def validate_json(self, value: str, /) -> dict[str, Any]:
         """Arguments for the function from JSON text.
 
         Raises:
             pydantic.ValidationError: They do not fit.
         """
-        return {cast("str", self.single): self._adapter.validator.validate_json(input)}
+        return {cast("str", self.single): self._adapter.validator.validate_json(value)}
 
-    def validate_python(self, input: Any, /) -> dict[str, Any]:
+    def validate_python(self, value: Any, /) -> dict[str, Any]:
         """Arguments for the function from a dict.
 
         Raises:
             pydantic.ValidationError: They do not fit.
         """
-        return {cast("str", self.single): self._adapter.validator.validate_python(input)}
+        return {cast("str", self.single): self._adapter.validator.validate_python(value)}
 
     def dump(self, args: dict[str, Any]) -> JsonObject:
         """Validated arguments as JSON, with defaults.

@@ -6,9 +6,9 @@ import copy
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
-from typing_extensions import Self
+from typing_extensions import override
 
 from outlast.errors import UserError
 from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
@@ -29,9 +29,11 @@ class CombinedToolset(AbstractToolset[DepsT]):
         self.toolsets = list(toolsets)
 
     @property
+    @override
     def label(self) -> str:
         return f"{type(self).__name__}({', '.join(toolset.label for toolset in self.toolsets)})"
 
+    @override
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as entered:
             for toolset in self.toolsets:
@@ -39,6 +41,7 @@ class CombinedToolset(AbstractToolset[DepsT]):
             entered.pop_all()
         return self
 
+    @override
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
@@ -48,12 +51,15 @@ class CombinedToolset(AbstractToolset[DepsT]):
             exits.push_async_exit(toolset)
         return await exits.__aexit__(kind, error, traceback)
 
+    @override
     async def for_run(self, ctx: RunContext[DepsT]) -> AbstractToolset[DepsT]:
         return self._of([await toolset.for_run(ctx) for toolset in self.toolsets])
 
+    @override
     async def for_run_step(self, ctx: RunContext[DepsT]) -> AbstractToolset[DepsT]:
         return self._of([await toolset.for_run_step(ctx) for toolset in self.toolsets])
 
+    @override
     async def get_tools(self, ctx: RunContext[DepsT]) -> dict[str, ToolsetTool[DepsT]]:
         """The tools of all toolsets, by name.
 
@@ -68,6 +74,7 @@ class CombinedToolset(AbstractToolset[DepsT]):
                 combined[name] = variant(tool, toolset=self, origin=(toolset, tool))
         return combined
 
+    @override
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[DepsT], tool: ToolsetTool[DepsT]
     ) -> Any:
@@ -76,6 +83,7 @@ class CombinedToolset(AbstractToolset[DepsT]):
         toolset, original = tool.origin
         return await toolset.call_tool(name, tool_args, ctx, original)
 
+    @override
     def known_names(self) -> Iterable[str]:
         return [name for toolset in self.toolsets for name in toolset.known_names()]
 

@@ -19,7 +19,9 @@ class NamedModel(Protocol):
     """What a tool may know of the model."""
 
     @property
-    def model_name(self) -> str: ...
+    def model_name(self) -> str:
+        """As the provider calls it."""
+        ...
 
 
 @dataclass(kw_only=True)

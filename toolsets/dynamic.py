@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
+from typing_extensions import override
+
 from outlast.errors import UserError
 from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
 from outlast.toolsets.awaiting import settled
@@ -14,7 +16,7 @@ from outlast.toolsets.context import DepsT, RunContext
 __all__ = ("DynamicToolset", "ToolsetFunction")
 
 ToolsetFunction: TypeAlias = Callable[
-    [RunContext[Any]], AbstractToolset[Any] | None | Awaitable[AbstractToolset[Any] | None]
+    [RunContext[Any]], AbstractToolset[Any] | Awaitable[AbstractToolset[Any] | None] | None
 ]
 
 
@@ -27,27 +29,38 @@ class DynamicToolset(AbstractToolset[DepsT]):
         id: A name for the toolset.
     """
 
-    def __init__(self, toolset_func: ToolsetFunction, *, per_run_step: bool = True, id: str | None = None) -> None:
+    def __init__(
+        self,
+        toolset_func: ToolsetFunction,
+        *,
+        per_run_step: bool = True,
+        id: str | None = None,  # noqa: A002 # the same word as the property
+    ) -> None:
         self.toolset_func = toolset_func
         self.per_run_step = per_run_step
         self._id = id
 
     @property
+    @override
     def id(self) -> str | None:
         return self._id
 
+    @override
     async def for_run(self, ctx: RunContext[DepsT]) -> AbstractToolset[DepsT]:
         return self if self.per_run_step else await self._made(ctx)
 
+    @override
     async def for_run_step(self, ctx: RunContext[DepsT]) -> AbstractToolset[DepsT]:
         return await (await self._made(ctx)).for_run_step(ctx)
 
+    @override
     async def get_tools(self, ctx: RunContext[DepsT]) -> dict[str, ToolsetTool[DepsT]]:
         raise UserError(
             f"{self.label} has no tools before it is made: call `for_run(ctx)`, then `for_run_step(ctx)`, and use what "
             "that returns."
         )
 
+    @override
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[DepsT], tool: ToolsetTool[DepsT]
     ) -> Any:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, LiteralString, cast
 
 import pydantic_core
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
+from typing_extensions import override
 
 from outlast.errors import UserError
 from outlast.messages import JsonObject
@@ -33,32 +34,33 @@ class RawArgsValidator:
     def __init__(self, schema: JsonObject) -> None:
         self._schema = RawSchema(schema)
 
-    def validate_json(self, input: str, /) -> dict[str, Any]:
+    def validate_json(self, value: str, /) -> dict[str, Any]:
         """Arguments from JSON text.
 
         Raises:
             ValidationError: They do not fit.
         """
         try:
-            return self.validate_python(pydantic_core.from_json(input, allow_inf_nan=False))
+            return self.validate_python(pydantic_core.from_json(value, allow_inf_nan=False))
         except ValidationError:
             raise
         except ValueError as error:
-            violation = SchemaViolation((), f"Invalid JSON: {error}", input)
+            violation = SchemaViolation((), f"Invalid JSON: {error}", value)
             raise _validation_error([violation], "json_invalid") from None
 
-    def validate_python(self, input: Any, /) -> dict[str, Any]:
+    def validate_python(self, value: Any, /) -> dict[str, Any]:
         """Arguments from a dict.
 
         Raises:
             ValidationError: They do not fit.
         """
-        if not isinstance(input, dict):
-            raise _validation_error([SchemaViolation((), "Arguments should be one JSON object", input)], "dict_type")
-        violations = self._schema.violations(input)
+        if not isinstance(value, dict):
+            raise _validation_error([SchemaViolation((), "Arguments should be one JSON object", value)], "dict_type")
+        args = cast("dict[str, Any]", value)
+        violations = self._schema.violations(args)
         if violations:
             raise _validation_error(violations, "json_schema")
-        return input
+        return args
 
 
 class ExternalToolset(AbstractToolset[DepsT]):
@@ -72,7 +74,12 @@ class ExternalToolset(AbstractToolset[DepsT]):
         UserError: A schema is broken, or a name is there twice; lists everything that is wrong.
     """
 
-    def __init__(self, tool_defs: Iterable[ToolDefinition], *, id: str | None = None) -> None:
+    def __init__(
+        self,
+        tool_defs: Iterable[ToolDefinition],
+        *,
+        id: str | None = None,  # noqa: A002 # the same word as the property
+    ) -> None:
         self._id = id
         self.tool_defs = [variant(tool_def, kind="external") for tool_def in tool_defs]
         self._tools: dict[str, ToolsetTool[DepsT]] = {}
@@ -90,12 +97,15 @@ class ExternalToolset(AbstractToolset[DepsT]):
             raise definition_error(self.label, problems)
 
     @property
+    @override
     def id(self) -> str | None:
         return self._id
 
+    @override
     async def get_tools(self, ctx: RunContext[DepsT]) -> dict[str, ToolsetTool[DepsT]]:
         return dict(self._tools)
 
+    @override
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[DepsT], tool: ToolsetTool[DepsT]
     ) -> Any:
@@ -109,11 +119,12 @@ class ExternalToolset(AbstractToolset[DepsT]):
             "`DeferredToolResults(calls={tool_call_id: result})`."
         )
 
+    @override
     def known_names(self) -> Iterable[str]:
         return list(self._tools)
 
 
-def _validation_error(violations: list[SchemaViolation], kind: str) -> ValidationError:
+def _validation_error(violations: list[SchemaViolation], kind: LiteralString) -> ValidationError:
     details = [
         # The message goes in by its context: as a template, its braces would be read as names.
         InitErrorDetails(type=PydanticCustomError(kind, "{message}", {"message": v.message}), loc=v.path, input=v.value)

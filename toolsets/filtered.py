@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from outlast.toolsets.abstract import AbstractToolset, Filter, ToolsetTool
 from outlast.toolsets.awaiting import settled
 from outlast.toolsets.context import DepsT, RunContext
@@ -22,6 +24,7 @@ class FilteredToolset(WrapperToolset[DepsT]):
         super().__init__(wrapped)
         self.filter_func = filter_func
 
+    @override
     async def get_tools(self, ctx: RunContext[DepsT]) -> dict[str, ToolsetTool[DepsT]]:
         tools = await self.wrapped.get_tools(ctx)
         return {name: tool for name, tool in tools.items() if await settled(self.filter_func(ctx, tool.tool_def))}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, cast, overload
 
 from pydantic.json_schema import GenerateJsonSchema
-from typing_extensions import Unpack
+from typing_extensions import Unpack, override
 
 from outlast.errors import ApprovalRequired, UserError
 from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
@@ -43,7 +43,7 @@ class FunctionToolset(AbstractToolset[DepsT]):
         self,
         tools: Sequence[Tool[DepsT] | Callable[..., Any]] = (),
         *,
-        id: str | None = None,
+        id: str | None = None,  # noqa: A002 # the same word as the property
         docstring_format: DocstringFormat = "auto",
         require_parameter_descriptions: bool = False,
         schema_generator: type[GenerateJsonSchema] = ToolJsonSchema,
@@ -61,11 +61,12 @@ class FunctionToolset(AbstractToolset[DepsT]):
         self._offered: dict[str, ToolsetTool[DepsT]] = {}
         for tool in tools:
             if isinstance(tool, Tool):
-                self.add_tool(tool)
+                self.add_tool(cast("Tool[DepsT]", tool))
             else:
                 self.add_function(tool)
 
     @property
+    @override
     def id(self) -> str | None:
         return self._id
 
@@ -73,7 +74,7 @@ class FunctionToolset(AbstractToolset[DepsT]):
     def tool(self, function: F, /) -> F: ...
 
     @overload
-    def tool(self, **options: Unpack[DefinitionOptions]) -> Callable[[F], F]: ...
+    def tool(self, /, **options: Unpack[DefinitionOptions]) -> Callable[[F], F]: ...
 
     def tool(self, function: F | None = None, /, **options: Unpack[DefinitionOptions]) -> F | Callable[[F], F]:
         """Adds the decorated function as a tool; as `@toolset.tool`, or with options as `@toolset.tool(timeout=30)`.
@@ -111,6 +112,7 @@ class FunctionToolset(AbstractToolset[DepsT]):
         self._effective[tool.name] = tool.settings.under(self.settings)
         self.tools[tool.name] = tool
 
+    @override
     async def get_tools(self, ctx: RunContext[DepsT]) -> dict[str, ToolsetTool[DepsT]]:
         tools: dict[str, ToolsetTool[DepsT]] = {}
         for name in list(self.tools):  # A prepare function may await, and another call may add a tool meanwhile.
@@ -121,6 +123,7 @@ class FunctionToolset(AbstractToolset[DepsT]):
                 tools[name] = prepared
         return tools
 
+    @override
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[DepsT], tool: ToolsetTool[DepsT]
     ) -> Any:
@@ -130,6 +133,7 @@ class FunctionToolset(AbstractToolset[DepsT]):
             raise ApprovalRequired
         return await self.tools[name].function_schema.call(tool_args, ctx)
 
+    @override
     def known_names(self) -> Iterable[str]:
         return list(self.tools)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from typing_extensions import override
+
 from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
 from outlast.toolsets.context import DepsT, RunContext
 from outlast.toolsets.settings import ToolSettings
@@ -28,6 +30,7 @@ class MetadataToolset(RewritingToolset[DepsT]):
         super().__init__(wrapped)
         self.metadata = ToolSettings(metadata=metadata).metadata or {}
 
+    @override
     async def rewrite(
         self, ctx: RunContext[DepsT], tools: dict[str, ToolsetTool[DepsT]]
     ) -> dict[str, ToolsetTool[DepsT]]:

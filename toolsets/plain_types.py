@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import types
 import typing
-from typing import Any, get_args, get_origin
+from dataclasses import is_dataclass
+from typing import Any, cast, get_args, get_origin
+
+from pydantic import BaseModel, RootModel
+from typing_extensions import is_typeddict
 
 __all__ = ("is_object", "is_plain")
 
@@ -17,7 +21,7 @@ def is_plain(annotation: Any) -> bool:
     """Whether a type is made of JSON's own types alone, so that building its schema cannot fail."""
     origin = get_origin(annotation)
     if origin is None:
-        return isinstance(annotation, type | None) and annotation in _SCALARS | _CONTAINERS or annotation is Any
+        return (isinstance(annotation, type | None) and annotation in _SCALARS | _CONTAINERS) or annotation is Any
     if origin is typing.Literal:
         return all(isinstance(value, str | int | bool) for value in get_args(annotation))
     if origin in _UNIONS or origin in _CONTAINERS:
@@ -27,16 +31,12 @@ def is_plain(annotation: Any) -> bool:
 
 def is_object(annotation: Any) -> bool:
     """Whether a type is a model, a dataclass or a TypedDict: its JSON is one object with fields of its own."""
-    from dataclasses import is_dataclass
-
-    from pydantic import BaseModel, RootModel
-    from typing_extensions import is_typeddict
-
     if get_origin(annotation) is typing.Annotated:
         annotation = get_args(annotation)[0]
     annotation = get_origin(annotation) or annotation
     if not isinstance(annotation, type):
         return False
-    if issubclass(annotation, BaseModel):
-        return not issubclass(annotation, RootModel)
-    return is_dataclass(annotation) or is_typeddict(annotation)
+    kind = cast("type[Any]", annotation)
+    if issubclass(kind, BaseModel):
+        return not issubclass(kind, RootModel)
+    return is_dataclass(kind) or is_typeddict(kind)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from typing_extensions import override
+
 from outlast.errors import UserError
 from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
 from outlast.toolsets.context import DepsT, RunContext
@@ -32,12 +34,15 @@ class PrefixedToolset(RewritingToolset[DepsT]):
         self.prefix = prefix
 
     @property
+    @override
     def tool_name_conflict_hint(self) -> str:
         return f"Give one of the toolsets another prefix than {self.prefix!r}."
 
+    @override
     def known_names(self) -> Iterable[str]:
         return [f"{self.prefix}_{name}" for name in self.wrapped.known_names()]
 
+    @override
     async def rewrite(
         self, ctx: RunContext[DepsT], tools: dict[str, ToolsetTool[DepsT]]
     ) -> dict[str, ToolsetTool[DepsT]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 
+from typing_extensions import override
+
 from outlast.errors import UserError
 from outlast.toolsets.abstract import AbstractToolset, Preparation, ToolsetTool
 from outlast.toolsets.awaiting import settled
@@ -27,6 +29,7 @@ class PreparedToolset(RewritingToolset[DepsT]):
         super().__init__(wrapped)
         self.prepare_func = prepare_func
 
+    @override
     async def rewrite(
         self, ctx: RunContext[DepsT], tools: dict[str, ToolsetTool[DepsT]]
     ) -> dict[str, ToolsetTool[DepsT]]:
@@ -37,7 +40,7 @@ class PreparedToolset(RewritingToolset[DepsT]):
         for tool_def in chosen:
             if tool_def.name not in tools or tool_def.name in prepared:
                 raise UserError(
-                    f"the prepare function of {self.label} returned {tool_def.name!r}, which is not one of the tools it "
+                    f"the prepare function of {self.label} returned {tool_def.name!r}, which is none of the tools it "
                     f"was given, or is there twice: {', '.join(tools) or 'none'}. It can change definitions and leave "
                     "them out. To add a tool use `FunctionToolset.add_function()`, to rename one "
                     "`toolset.renamed({'new': 'old'})`."

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from typing_extensions import override
+
 from outlast.errors import UserError
 from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
 from outlast.toolsets.context import DepsT, RunContext
@@ -40,9 +42,11 @@ class RenamedToolset(RewritingToolset[DepsT]):
         self.name_map = dict(name_map)
         self._new_names = {original: new for new, original in name_map.items()}
 
+    @override
     def known_names(self) -> Iterable[str]:
         return [self._new_names.get(name, name) for name in self.wrapped.known_names()]
 
+    @override
     async def rewrite(
         self, ctx: RunContext[DepsT], tools: dict[str, ToolsetTool[DepsT]]
     ) -> dict[str, ToolsetTool[DepsT]]:

@@ -23,7 +23,7 @@ OnError: TypeAlias = Literal["tell_model", "fail_run", "ask"]
 OnUnknown: TypeAlias = Literal["ask", "tell_model"]
 ArgsValidatorFunction: TypeAlias = Callable[..., Awaitable[None] | None]
 PrepareFunction: TypeAlias = Callable[
-    [RunContext[Any], ToolDefinition], ToolDefinition | None | Awaitable[ToolDefinition | None]
+    [RunContext[Any], ToolDefinition], ToolDefinition | Awaitable[ToolDefinition | None] | None
 ]
 ReconcileFunction: TypeAlias = Callable[..., Any]
 RepairFunction: TypeAlias = Callable[[JsonObject], JsonObject]

@@ -93,10 +93,10 @@ def _kinds(settings: ToolSettings) -> list[str]:
         flag: object = getattr(settings, name)
         if flag is not None and not isinstance(flag, bool):
             found.append(f"`{name}` is True or False, got {flag!r}.")
-    approval: object = settings.approval
+    approval: object = getattr(settings, "approval")  # noqa: B009 # any object, whatever its annotation says
     if approval is not None and not isinstance(approval, Approval):
         found.append(f"`approval` is an Approval, got {approval!r}: write approval=Approval(prompt='…').")
-    queue: object = settings.task_queue
+    queue: object = getattr(settings, "task_queue")  # noqa: B009
     if queue is not None and (not isinstance(queue, str) or not queue.strip()):
         found.append(f"`task_queue` is the name of a task queue, got {queue!r}.")
     if settings.metadata is not None:

@@ -183,10 +183,11 @@ def _context_problems(
     with_ctx = _line(name, signature, [Parameter(context, _FIRST, annotation=annotation), *others], is_async)
     if takes_ctx is False and contexts:
         without = _line(name, signature, others, is_async)
-        return [
+        problem = (
             f"it is registered as a tool without context, but `{context}` is a RunContext. Register it with "
             f"`@agent.tool`, or leave the context out:\n    {without}"
-        ]
+        )
+        return [problem]
     if takes_ctx and not contexts:
         first = f"its first parameter `{parameters[0].name}` is no RunContext" if parameters else "it has no parameter"
         if parameters and parameters[0].name == "ctx" and parameters[0].annotation is Parameter.empty:
@@ -194,10 +195,11 @@ def _context_problems(
             with_ctx = _line(
                 name, signature, [Parameter("ctx", _FIRST, annotation=RunContext), *parameters[1:]], is_async
             )
-        return [
+        problem = (
             f"it is registered as a tool with context, but {first}. Register it with `@agent.tool_plain`, or take the "
             f"context first:\n    {with_ctx}"
-        ]
+        )
+        return [problem]
     if contexts and not has_ctx:
         number = "two contexts" if len(contexts) > 1 else f"its context `{context}` is not the first parameter"
         return [f"it has {number}: the context comes once, and first:\n    {with_ctx}".replace("it has its", "its")]

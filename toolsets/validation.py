@@ -132,7 +132,7 @@ def _survives(
 
 def _unwrapped(raw: object) -> object:
     """The arguments out of the strings in which some models wrap them, twice at most."""
-    value = raw
+    value: Any = raw
     for _ in range(3):
         if not isinstance(value, str):
             break
@@ -152,17 +152,14 @@ def _candidates(raw: object, unwrapped: object, errors: list[JsonObject]) -> lis
     if isinstance(raw, str) and raw.lstrip().startswith('"'):
         candidates.append(args)
     fields = {error["loc"][0] for error in errors if error.get("loc")}
-    opened = {
-        name: inner
-        for name, value in args.items()
-        if name in fields
-        and isinstance(value, str)
-        and value.lstrip()[:1] in ("{", "[")
-        and isinstance(inner := _unwrapped(value), dict | list)
-    }
+    opened = {name: _unwrapped(value) for name, value in args.items() if name in fields and _looks_nested(value)}
     if opened:
         candidates.append({**args, **opened})
     return candidates
+
+
+def _looks_nested(value: object) -> bool:
+    return isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
 
 
 def _repaired(
