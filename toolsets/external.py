@@ -14,7 +14,7 @@ from outlast.messages import JsonObject
 from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
 from outlast.toolsets.context import DepsT, RunContext
 from outlast.toolsets.definition import ToolDefinition
-from outlast.toolsets.mistakes import definition_error
+from outlast.toolsets.mistakes import DefinitionError
 from outlast.toolsets.raw_schema import RawSchema, SchemaViolation
 from outlast.toolsets.variant import variant
 
@@ -94,7 +94,7 @@ class ExternalToolset(AbstractToolset[DepsT]):
                 problems.append(f"there are two tools {tool_def.name!r}; names are unique within a toolset.")
             self._tools[tool_def.name] = ToolsetTool(toolset=self, tool_def=tool_def, args_validator=validator)
         if problems:
-            raise definition_error(self.label, problems)
+            raise DefinitionError(self.label, problems)
 
     @property
     @override

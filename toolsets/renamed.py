@@ -10,7 +10,7 @@ from outlast.errors import UserError
 from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
 from outlast.toolsets.context import DepsT, RunContext
 from outlast.toolsets.definition import name_problem
-from outlast.toolsets.mistakes import definition_error
+from outlast.toolsets.mistakes import DefinitionError
 from outlast.toolsets.variant import variant
 from outlast.toolsets.wrapper import RewritingToolset
 
@@ -38,7 +38,7 @@ class RenamedToolset(RewritingToolset[DepsT]):
             if originals.count(original) > 1
         ]
         if problems:
-            raise definition_error(f"Renamed tools of {wrapped.label}", problems)
+            raise DefinitionError(f"Renamed tools of {wrapped.label}", problems)
         self.name_map = dict(name_map)
         self._new_names = {original: new for new, original in name_map.items()}
 

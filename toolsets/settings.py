@@ -14,7 +14,7 @@ from outlast.toolsets.approval import Approval
 from outlast.toolsets.context import RunContext
 from outlast.toolsets.definition import ToolDefinition
 from outlast.toolsets.duration import Duration, seconds
-from outlast.toolsets.mistakes import definition_error
+from outlast.toolsets.mistakes import DefinitionError
 from outlast.toolsets.settings_mistakes import settings_problems, unknown_option
 
 __all__ = ("NOTHING_SET", "ToolOptions", "ToolSettings")
@@ -103,7 +103,7 @@ class ToolSettings:
     def __post_init__(self) -> None:
         problems = settings_problems(self)
         if problems:
-            raise definition_error("Settings of a tool", problems)
+            raise DefinitionError("Settings of tools", problems)
         if self.approval is not None and self.requires_approval is None:
             # Said here and not read later: else a toolset's `requires_approval=False` would take it back.
             object.__setattr__(self, "requires_approval", True)
@@ -119,7 +119,7 @@ class ToolSettings:
             return NOTHING_SET
         unknown = [name for name in options if name not in _NAMES]
         if unknown:
-            raise definition_error("Settings of a tool", [unknown_option(name, _NAMES) for name in unknown])
+            raise DefinitionError("Settings of tools", [unknown_option(name, _NAMES) for name in unknown])
         return cls(**options)
 
     def under(self, outer: ToolSettings) -> ToolSettings:

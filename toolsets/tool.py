@@ -13,7 +13,7 @@ from outlast.toolsets.context import DepsT
 from outlast.toolsets.definition import ToolDefinition, name_problem
 from outlast.toolsets.docstring import DocstringFormat
 from outlast.toolsets.function_schema import FunctionSchema
-from outlast.toolsets.mistakes import definition_error
+from outlast.toolsets.mistakes import DefinitionError
 from outlast.toolsets.schema_generator import ToolJsonSchema
 from outlast.toolsets.settings import NOTHING_SET, ToolOptions, ToolSettings
 from outlast.toolsets.signature import where
@@ -78,7 +78,7 @@ class Tool(Generic[DepsT]):
         if self.settings.approval is not None and not problems:
             problems += self.settings.approval.problems(self._argument_names())
         if problems:
-            raise definition_error(f"Tool {self.name!r}{where(function)}", problems)
+            raise DefinitionError(f"Tool {self.name!r}{where(function)}", problems)
         self._description = description
 
     def __repr__(self) -> str:
@@ -123,8 +123,8 @@ class Tool(Generic[DepsT]):
 def _settings(options: ToolOptions, problems: list[str]) -> ToolSettings:
     try:
         return ToolSettings.of(options)
-    except UserError as error:
-        problems.append(error.message)
+    except DefinitionError as error:
+        problems.extend(error.problems)
         return NOTHING_SET
 
 

@@ -16,6 +16,5 @@ def variant(original: T, **changes: Any) -> T:
     wrapper makes two such copies per tool and step.
     """
     copied: T = object.__new__(type(original))
-    copied.__dict__.update(original.__dict__)
-    copied.__dict__.update(changes)
+    copied.__dict__ = original.__dict__ | changes
     return copied
