@@ -95,7 +95,7 @@ class EmbeddedServer:
         ServerFailed: On entering: the server ended or did not answer in time.
 
     Example:
-        ```python test="skip"
+        ```python
         async with EmbeddedServer(data_dir=Path(".outlast"), port=7233) as server:
             client = await Client.connect(server.address, namespace=server.namespace)
         ```
@@ -191,12 +191,13 @@ class EmbeddedServer:
         return f"{page}/{run_id}/history" if run_id else page
 
     def log_tail(self, lines: int = 20) -> str:
-        """The last lines that the server has written since its last start."""
-        if self._log is None:
+        """The last lines that the server has written since its last start; empty on Windows."""
+        if self._log is None or not hasattr(os, "pread"):
             return ""
-        with open(self._log.name, "rb") as reader:
-            reader.seek(max(self._log_start, self._log_size() - 16_384))
-            text = reader.read().decode(errors="replace")
+        end = self._log_size()
+        start = max(self._log_start, end - 16_384)
+        # Not `seek` and `read`: the server writes at the position of this very open file.
+        text = os.pread(self._log.fileno(), end - start, start).decode(errors="replace")
         return "\n".join(text.strip().splitlines()[-lines:])
 
     def _log_size(self) -> int:
@@ -367,12 +368,12 @@ class EmbeddedServer:
 
     async def _open_files(self) -> None:
         if self.data_dir is None:
-            self._log = self._log or tempfile.NamedTemporaryFile(prefix="outlast-temporal-", suffix=".log")  # noqa: SIM115
+            self._log = self._log or tempfile.TemporaryFile()  # noqa: SIM115 -- open as long as the server runs
             return
         self.data_dir.mkdir(parents=True, exist_ok=True)
         if self._lock is None:
             self._lock = await lock_directory(self.data_dir)
-        self._log = self._log or (self.data_dir / "temporal.log").open("wb")
+        self._log = self._log or (self.data_dir / "temporal.log").open("w+b")
 
     def _close_files(self) -> None:
         for file in (self._log, self._lock):

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from outlast.errors import UserError
@@ -27,7 +27,13 @@ def _from_seconds(value: Any) -> Any:
     return value
 
 
-Seconds = Annotated[timedelta, BeforeValidator(_from_seconds), Field(gt=timedelta(0))]
+def _above_zero(value: timedelta) -> timedelta:
+    if value <= timedelta(0):
+        raise ValueError("must be longer than 0 seconds")
+    return value
+
+
+Seconds = Annotated[timedelta, BeforeValidator(_from_seconds), AfterValidator(_above_zero)]
 """A duration above zero: a `timedelta`, plain seconds, or ISO 8601 such as `PT10S`."""
 
 

@@ -1,0 +1,66 @@
+"""Every Python block of README.md and docs/ runs, and prints what it says it prints.
+
+The blocks of a page that start with ```python run from top to bottom, each as a program of its own, in an empty
+folder, until one fails: its place in the page is in the message. `TEMPORAL_ADDRESS`
+names the test server, so that `outlast.connection.connect()` reaches it. Settings follow the word, as in
+```python test="skip" lint="skip":
+
+- `test="skip"`: does not run. Say in the text around it why not.
+- `title="app.py"`: is written to that file, too, so that later blocks can import it.
+- `continues="yes"`: goes on where the block before it ended, with its names.
+- `lint="skip"`: may break the style.
+
+Comments that start with `#>` are the expected output of the `print` above them; `pytest --update-examples` writes
+them. A block of any other kind (```console, ```json, ```text) is prose and never runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_examples import CodeExample, EvalExample, find_examples
+
+from outlast.server import EmbeddedServer
+
+ROOT = Path(__file__).parents[2]
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(page: Path) -> list[CodeExample]:
+    return [example for example in find_examples(page) if example.prefix.split()[:1] == ["python"]]
+
+
+@pytest.fixture
+def folder(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = set(sys.modules)
+    yield tmp_path
+    for module in set(sys.modules) - before:
+        if str(getattr(sys.modules[module], "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[module]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_blocks_of_a_page_run_as_written(page: Path, folder: Path, eval_example: EvalExample) -> None:
+    names: dict[str, Any] = {}
+    for block in blocks(page):
+        settings = block.prefix_settings()
+        continues = settings.get("continues") == "yes"
+        # D: a page explains itself. F821: what goes on uses names of the block before.
+        ignored = ["D", "I001", "T201", *(["F821"] if continues else [])]
+        eval_example.set_config(line_length=120, ruff_ignore=ignored)
+        if settings.get("lint") != "skip":
+            (eval_example.format_ruff if eval_example.update_examples else eval_example.lint_ruff)(block)
+        if title := settings.get("title"):
+            (folder / title).write_text(block.source)
+        if settings.get("test") == "skip":
+            continue
+        run = eval_example.run_print_update if eval_example.update_examples else eval_example.run_print_check
+        names = run(block, module_globals=names if continues else {"__name__": "__main__"})
