@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
 from outlast.messages import JsonObject, Usage, UserContent
 
@@ -299,7 +299,16 @@ class CallPolicy(Wire):
     on_unknown: Literal["ask", "tell_model"] = "ask"
 
 
-class Returned(Wire):
+class _Outcome(Wire):
+    kind: str
+
+    # What tells the members of a union apart is sent even though it is a default.
+    @model_serializer(mode="wrap")
+    def _with_kind(self, write: SerializerFunctionWrapHandler) -> JsonObject:
+        return {"kind": self.kind, **write(self)}
+
+
+class Returned(_Outcome):
     """The call has a result.
 
     Attributes:
@@ -316,7 +325,7 @@ class Returned(Wire):
     deps: JsonObject = {}
 
 
-class Retried(Wire):
+class Retried(_Outcome):
     """The model should try again: `ModelRetry`, arguments that do not validate, an unknown tool, a timeout.
 
     Attributes:
@@ -330,7 +339,7 @@ class Retried(Wire):
     deps: JsonObject = {}
 
 
-class Failed(Wire):
+class Failed(_Outcome):
     """The call failed, its outcome is known, and the model is told; no retry is used.
 
     Attributes:
@@ -345,7 +354,7 @@ class Failed(Wire):
     deps: JsonObject = {}
 
 
-class Transient(Wire):
+class Transient(_Outcome):
     """Nothing happened, and the call should be made again after `retry_after` seconds.
 
     Only a call that is not repeatable says so by a value: Temporal gives it one attempt, so the workflow waits.
@@ -357,7 +366,7 @@ class Transient(Wire):
     retry_after: float | None = None
 
 
-class Deferred(Wire):
+class Deferred(_Outcome):
     """The call waits: `approval` for a person, `deferred` for another system."""
 
     kind: Literal["deferred"] = "deferred"
@@ -367,7 +376,7 @@ class Deferred(Wire):
     deps: JsonObject = {}
 
 
-class Skipped(Wire):
+class Skipped(_Outcome):
     """The call is not made, because the run has its output already; the model never minds."""
 
     kind: Literal["skipped"] = "skipped"

@@ -17,9 +17,9 @@ from outlast.contracts import (
     call_digest,
     canonical_json,
 )
-from outlast.errors import AlreadyDecided, DigestMismatch, InvalidArguments, InvalidDecision, UnknownCall
+from outlast.errors import AlreadyDecided, DigestMismatch, InvalidArguments, InvalidDecision, UnknownCall, UserError
 from outlast.messages import JsonObject
-from outlast.toolsets.json_schema import check_schema
+from outlast.toolsets.raw_schema import check as check_schema
 from outlast.workflows.state import Call, Held, RunState
 
 MAX_EARLY = 100
@@ -115,11 +115,22 @@ def _check_approval(state: RunState, call: Call, held: Held, decision: Approve) 
         )
     if decision.override_args is not None:
         _check_size(state, decision.override_args)
-        problems = check_schema(held.json_schema, decision.override_args) if held.json_schema else []
+        problems = _misfits(held.json_schema, decision.override_args)
         if problems:
             raise InvalidArguments(
                 f"The edited arguments do not fit the schema of {name!r}: {'; '.join(problems)}. The call still waits."
             )
+
+
+def _misfits(schema: JsonObject | None, args: JsonObject) -> list[str]:
+    if schema is None:
+        return []
+    try:
+        return check_schema(schema, args)
+    except UserError:
+        # A schema that cannot be checked safely, such as one with a lookaround: the tool's own validation decides,
+        # and an edit that it refuses comes back here.
+        return []
 
 
 def _check_size(state: RunState, value: object) -> None:
@@ -127,9 +138,3 @@ def _check_size(state: RunState, value: object) -> None:
     room = max(0, MAX_PAYLOAD_BYTES // 2 - state.step_bytes)
     if size > room:
         raise InvalidDecision(f"The decision carries {size:,} bytes of JSON; at most {room:,} fit in this step.")
-
-
-def parse_error(name: str, error: Exception, expected: JsonObject) -> InvalidDecision:
-    """A decision that is not one JSON object with the fields of its kind."""
-    fields = ", ".join(expected.get("properties", {}))
-    return InvalidDecision(f"`{name}` takes one JSON object with the fields {fields}. {error}")

@@ -79,7 +79,7 @@ from outlast.workflows.events import (
     StepPlanned,
     TimerFired,
 )
-from outlast.workflows.state import Call, Early, Ending, Held, RunState
+from outlast.workflows.state import Call, Early, Ending, Held, RunState, run_state
 
 MAX_LOSSES = 5
 """How often a repeatable call or step may lose its worker before that counts as its failure."""
@@ -110,14 +110,27 @@ class Machine:
         """
         if self.state.ended is not None:
             return []
+        waited = run_state(self.state) == "waiting"
         self._handle(event)
         self._advance()
-        commands, self._commands = self._commands, []
-        if self._changed:
-            self._changed = False
-            # First, so that what waits is shown even in the very task that ends the run.
-            commands.insert(0, Publish())
-        return commands
+        if waited != (run_state(self.state) == "waiting"):
+            self._changed = True
+        return self._flush()
+
+    def resume_step(self, plan: StepPlan, at: datetime) -> list[Command]:
+        """Take up a step whose response is in the conversation already: only the calls of the plan are open."""
+        self.state.step = 1
+        self._take_calls(plan, at)
+        self._advance()
+        return self._flush()
+
+    def settle(self, tool_call_id: str, outcome: CallOutcome, at: datetime) -> list[Command]:
+        """Give a waiting call an outcome that is no decision of a person, as an in-process caller may."""
+        call = self.state.calls[tool_call_id]
+        call.held = None
+        self._outcome(call, outcome, 0, at)
+        self._advance()
+        return self._flush()
 
     # --- events --------------------------------------------------------------------------------------------------
 
@@ -170,6 +183,14 @@ class Machine:
             case _:
                 assert_never(event)
 
+    def _flush(self) -> list[Command]:
+        commands, self._commands = self._commands, []
+        if self._changed:
+            self._changed = False
+            # First, so that what waits is shown even in the very task that ends the run.
+            commands.insert(0, Publish())
+        return commands
+
     def _planned(self, event: StepPlanned) -> None:
         if not self._step_ended(event.step):
             return
@@ -181,7 +202,11 @@ class Machine:
         state.features = plan.features
         state.step_losses = 0
         state.step_bytes = sum(steer["size_bytes"] for steer in state.steers)
-        state.usage += Usage(requests=1) + Usage.model_validate(plan.response.get("usage", {}))
+        state.usage += Usage.model_validate({**plan.response.get("usage", {}), "requests": 1})
+        self._take_calls(plan, event.at)
+
+    def _take_calls(self, plan: StepPlan, at: datetime) -> None:
+        state = self.state
         state.output = plan.output
         given = _arguments(plan)
         state.calls = {
@@ -201,7 +226,7 @@ class Machine:
         for call in state.calls.values():
             # One call may already have ended the run.
             if state.ending is None:
-                self._begin(call, event.at)
+                self._begin(call, at)
 
     def _begin(self, call: Call, at: datetime) -> None:
         """Take a call of a fresh plan in: it is settled, it waits, or it is ready to start."""

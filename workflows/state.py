@@ -132,3 +132,16 @@ class RunState(Wire):
     features: Features = Features()
     ending: Ending | None = None
     ended: Literal["completed", "failed", "cancelled"] | None = None
+
+
+def run_state(state: RunState) -> Literal["running", "waiting", "paused", "completed", "failed", "cancelled"]:
+    """In one word, what the run is doing."""
+    if state.ended is not None:
+        return state.ended
+    if state.asking or any(call.status == "running" for call in state.calls.values()):
+        return "running"
+    if state.paused:
+        return "paused"
+    if any(call.held is not None for call in state.calls.values()):
+        return "waiting"
+    return "running"

@@ -6,9 +6,9 @@ import json
 from datetime import datetime
 from typing import Literal
 
-from outlast.contracts import MessagesPage, PendingCall, PendingSummary, RunContextPage, Status
+from outlast.contracts import CallState, MessagesPage, PendingCall, PendingSummary, RunContextPage, Status
 from outlast.messages import JsonObject
-from outlast.workflows.state import Call, RunState
+from outlast.workflows.state import Call, RunState, run_state
 
 PAGE_BYTES = 1024 * 1024
 """Most JSON bytes of a page of messages, unless one message alone is larger."""
@@ -40,19 +40,6 @@ def _pending_call(state: RunState, call: Call) -> PendingCall:
     )
 
 
-def run_state(state: RunState) -> Literal["running", "waiting", "paused", "completed", "failed", "cancelled"]:
-    """In one word, what the run is doing."""
-    if state.ended is not None:
-        return state.ended
-    if state.asking or any(call.status == "running" for call in state.calls.values()):
-        return "running"
-    if state.paused:
-        return "paused"
-    if any(call.held is not None for call in state.calls.values()):
-        return "waiting"
-    return "running"
-
-
 def status(state: RunState) -> Status:
     """Answer to the query `status`."""
     running = [f"call:{call_id}" for call_id, call in state.calls.items() if call.status == "running"]
@@ -74,6 +61,26 @@ def status(state: RunState) -> Status:
         early=len(state.early),
         error={"type": ending.error_type, "message": ending.message} if ending is not None else None,
     )
+
+
+def call_state(state: RunState, tool_call_id: str) -> CallState:
+    """Answer to an update: what became of the call that it decided."""
+    record = next((record for record in reversed(state.decisions) if record.tool_call_id == tool_call_id), None)
+    call = state.calls.get(tool_call_id)
+    waits = call is not None and call.held is not None
+    return CallState(
+        tool_call_id=tool_call_id,
+        state="waiting" if waits or record is None else _DECIDED[record.decision],
+        decision=record,
+    )
+
+
+_DECIDED: dict[str, Literal["approved", "denied", "resolved", "retried"]] = {
+    "approve": "approved",
+    "deny": "denied",
+    "resolve": "resolved",
+    "retry": "retried",
+}
 
 
 def messages_page(state: RunState, start: int, end: int | None) -> MessagesPage:

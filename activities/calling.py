@@ -1,0 +1,206 @@
+"""One call of a tool: validate, run, and say as data what came of it."""
+
+from __future__ import annotations
+
+import inspect
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import anyio
+import pydantic_core
+from pydantic import TypeAdapter
+
+from outlast.activities.planning import unknown_tool
+from outlast.contracts import (
+    MAX_PAYLOAD_BYTES,
+    CallOutcome,
+    CallPolicy,
+    Deferred,
+    Failed,
+    Retried,
+    Returned,
+    Transient,
+)
+from outlast.errors import ApprovalRequired, CallDeferred, FatalToolError, ModelRetry, TransientToolError
+from outlast.messages import JsonObject
+from outlast.toolsets.abstract import ToolsetTool
+from outlast.toolsets.context import RunContext
+from outlast.toolsets.returns import ToolReturn
+from outlast.toolsets.validation import Invalid, validate_args
+
+RESULT_BYTES = MAX_PAYLOAD_BYTES - 64 * 1024
+"""Most JSON bytes of one result: it travels on to the next model request in a payload of the same size."""
+
+MAX_BACKOFF_SECONDS = 60.0
+MESSAGE_CHARS = 2_000
+
+_SECRET = re.compile(r"(?i)\b(api[_-]?key|token|password|passwd|secret|authorization|bearer)(\s*[=:]\s*|\s+)(\S{6,})")
+
+
+class AttemptFailed(Exception):
+    """This attempt at a repeatable call failed, and another may follow.
+
+    Attributes:
+        error_type: Class of the exception that the tool raised.
+        retry_after: Time until the next attempt.
+    """
+
+    def __init__(self, error_type: str, message: str, retry_after: timedelta) -> None:
+        super().__init__(message)
+        self.error_type = error_type
+        self.message = message
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """What to run: as planned, or as a person approved it."""
+
+    tool_name: str
+    args: JsonObject
+    policy: CallPolicy
+    repeatable: bool
+    deps_adapter: TypeAdapter[Any] | None = None
+
+
+async def execute_call(call: Call, ctx: RunContext[Any], tools: Mapping[str, ToolsetTool]) -> CallOutcome:
+    """Run one attempt at a call.
+
+    Returns:
+        What came of it; every outcome that the run must know is a value.
+
+    Raises:
+        AttemptFailed: A repeatable call failed in a way that another attempt may mend.
+        asyncio.CancelledError: The call was cancelled from outside.
+    """
+    tool = tools.get(call.tool_name)
+    if tool is None:
+        return Retried(content=unknown_tool(call.tool_name, tools), reason="unknown_tool")
+    try:
+        checked = await validate_args(tool, call.args, ctx)
+    except (CallDeferred, ApprovalRequired) as deferral:
+        return _raised(call, ctx, tool, deferral)
+    if isinstance(checked, Invalid):
+        return Retried(content=checked.errors, reason="arguments")
+    before = _dump_deps(call, ctx)
+    outcome = await _run(call, ctx, tool, checked.args)
+    if not isinstance(outcome, Transient) and (changed := _changed_deps(before, _dump_deps(call, ctx))):
+        outcome = outcome.model_copy(update={"deps": changed})
+    return outcome
+
+
+async def _run(call: Call, ctx: RunContext[Any], tool: ToolsetTool, args: dict[str, Any]) -> Any:
+    timeout = float(call.policy.timeout)
+    try:
+        # Not `fail_after`: a TimeoutError of the tool's own is an error like any other, not the tool's timeout.
+        with anyio.move_on_after(timeout) as scope:
+            result = await tool.toolset.call_tool(call.tool_name, args, ctx, tool)
+        if scope.cancelled_caught:
+            return _timed_out(call)
+        return await _returned(result)
+    except BaseExceptionGroup as group:
+        # A task group inside the tool wraps what was raised in it.
+        return _raised(call, ctx, tool, _only(group))
+    except (Exception, CallDeferred, ApprovalRequired) as error:
+        return _raised(call, ctx, tool, error)
+
+
+def _only(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _timed_out(call: Call) -> CallOutcome:
+    message = f"Timed out after {call.policy.timeout} seconds."
+    if call.repeatable:
+        return Retried(content=message, reason="timeout")
+    return Failed(error_type="Timeout", message=message.rstrip("."), known=False)
+
+
+def _raised(call: Call, ctx: RunContext[Any], tool: ToolsetTool, error: BaseException) -> CallOutcome:
+    match error:
+        case ModelRetry():
+            return Retried(content=error.message)
+        case CallDeferred():
+            return Deferred(wait_for="deferred", metadata=error.metadata)
+        case ApprovalRequired():
+            schema = tool.tool_def.parameters_json_schema
+            return Deferred(wait_for="approval", metadata=error.metadata, json_schema=schema)
+        case FatalToolError():
+            return Failed(error_type="FatalToolError", message=mask(error.message))
+        case TransientToolError():
+            wait = error.retry_after or jittered_backoff(call.policy.backoff, ctx.attempt)
+            if call.repeatable:
+                raise AttemptFailed("TransientToolError", mask(error.message), wait) from None
+            return Transient(
+                error_type="TransientToolError", message=mask(error.message), retry_after=wait.total_seconds()
+            )
+        case Exception() | BaseExceptionGroup():
+            if call.repeatable:
+                wait = jittered_backoff(call.policy.backoff, ctx.attempt)
+                raise AttemptFailed(type(error).__name__, mask(str(error)), wait) from None
+            return Failed(error_type=type(error).__name__, message=mask(str(error)), known=False)
+        case _:
+            raise error
+
+
+async def _returned(result: Any) -> CallOutcome:
+    returned = result if isinstance(result, ToolReturn) else ToolReturn(return_value=result)
+    try:
+        outcome = Returned(
+            content=_to_json(returned.return_value),
+            user_content=returned.content,  # type: ignore[arg-type] - checked by pydantic
+            metadata=_to_json(returned.metadata),
+        )
+        # Only now is it sure that all of it, to the last nested value, can be written.
+        size = len(outcome.to_json())
+    except (pydantic_core.PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
+        kind = type(returned.return_value).__name__
+        problem = mask(str(error).splitlines()[0] if str(error) else type(error).__name__)
+        message = f"The tool ran, but its result, a {kind}, cannot be written as JSON: {problem}"
+        return Failed(error_type="UnserialisableResult", message=message)
+    if size > RESULT_BYTES:
+        message = (
+            f"The tool ran, but its result has {size:,} bytes of JSON, and at most {RESULT_BYTES:,} fit. "
+            f"Ask for less: a filter or a page."
+        )
+        return Failed(error_type="ResultTooLarge", message=message)
+    return outcome
+
+
+def _to_json(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if inspect.isgenerator(value) or inspect.isasyncgen(value) or inspect.iscoroutine(value):
+        raise TypeError(f"it is a {type(value).__name__}; return a list")
+    return pydantic_core.to_jsonable_python(
+        value, by_alias=True, bytes_mode="base64", inf_nan_mode="strings", serialize_unknown=False
+    )
+
+
+def _dump_deps(call: Call, ctx: RunContext[Any]) -> Any:
+    return call.deps_adapter.dump_python(ctx.deps, mode="json") if call.deps_adapter is not None else None
+
+
+def _changed_deps(before: Any, after: Any) -> JsonObject:
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return {}
+    return {name: value for name, value in after.items() if name not in before or before[name] != value}
+
+
+def jittered_backoff(backoff_seconds: float, attempt: int) -> timedelta:
+    """The wait after an attempt: doubled for each, at most a minute, and spread so that calls do not come in waves."""
+    wait = min(MAX_BACKOFF_SECONDS, backoff_seconds * 2 ** min(attempt - 1, 30))
+    return timedelta(seconds=wait * random.uniform(0.75, 1.25))
+
+
+def mask(message: str) -> str:
+    """An error's text for a model or a history: cut, and without what looks like a secret."""
+    shown = _SECRET.sub(lambda match: f"{match[1]}{match[2]}***", message)
+    return shown if len(shown) <= MESSAGE_CHARS else f"{shown[:MESSAGE_CHARS]}…"
+

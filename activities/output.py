@@ -1,0 +1,159 @@
+"""What a run may end with: text, or JSON that fits a type, given through an output tool."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pydantic_core
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from outlast.contracts import PlannedOutput
+from outlast.errors import ModelRetry, UserError
+from outlast.messages import JsonObject, ModelResponse, ToolCallPart
+from outlast.toolsets.context import RunContext
+from outlast.toolsets.deferred import DeferredToolRequests
+from outlast.toolsets.definition import ToolDefinition
+
+OUTPUT_TOOL = "final_result"
+PROCESSED = "Final result processed."
+NOT_USED = "Output tool not used - a final result was already processed."
+NOT_EXECUTED = "Tool not executed - a final result was already processed."
+
+OutputValidator = Callable[..., Any | Awaitable[Any]]
+
+
+class InvalidOutput(Exception):
+    """The model's output does not do; `content` is what the model is told."""
+
+    def __init__(self, content: str | list[JsonObject]) -> None:
+        super().__init__(str(content))
+        self.content = content
+
+
+class _OutputTool:
+    def __init__(self, name: str, output_type: Any) -> None:
+        self.adapter: TypeAdapter[Any] = TypeAdapter(output_type)
+        schema = self.adapter.json_schema()
+        # A model calls tools with an object; any other type travels in one field of one.
+        self.wrapped = schema.get("type") != "object" and "$ref" not in schema
+        description = schema.pop("description", None) or "The final response which ends this conversation."
+        schema.pop("title", None)
+        if self.wrapped:
+            definitions = schema.pop("$defs", None)
+            schema = {"type": "object", "properties": {"response": schema}, "required": ["response"]}
+            if definitions:
+                schema["$defs"] = definitions
+        self.definition = ToolDefinition(
+            name=name, parameters_json_schema=schema, description=description, kind="output"
+        )
+
+    def validate(self, part: ToolCallPart) -> Any:
+        """The output object of a call.
+
+        Raises:
+            InvalidOutput: The arguments do not fit the type.
+        """
+        try:
+            args: Any = part.args_as_dict()
+            if self.wrapped:
+                if "response" not in args:
+                    raise InvalidOutput([{"type": "missing", "loc": ["response"], "msg": "Field required"}])
+                args = args["response"]
+            return self.adapter.validate_json(pydantic_core.to_json(args))
+        except ValidationError as error:
+            raise InvalidOutput(_errors(error)) from None
+        except ValueError as error:
+            raise InvalidOutput(f"The arguments are not one JSON object: {error}") from None
+
+
+class Output:
+    """The output of an agent.
+
+    Args:
+        output_type: `str`, a type, or a sequence of them; `DeferredToolRequests` among them lets an in-process run
+            end with calls that wait.
+    """
+
+    def __init__(self, output_type: Any = str) -> None:
+        types = list(output_type) if isinstance(output_type, Sequence) and not isinstance(output_type, str) else [output_type]
+        self.allows_deferred = DeferredToolRequests in types
+        types = [one for one in types if one is not DeferredToolRequests]
+        if not types:
+            types = [str]
+        self.allows_text = str in types
+        self.types = types
+        structured = [one for one in types if one is not str]
+        names = [OUTPUT_TOOL] if len(structured) == 1 else [f"{OUTPUT_TOOL}_{_type_name(one)}" for one in structured]
+        if len(set(names)) != len(names):
+            raise UserError(f"Two output types have the same name: {', '.join(names)}. Rename one of the classes.")
+        try:
+            self._tools = {name: _OutputTool(name, one) for name, one in zip(names, structured, strict=True)}
+        except pydantic_core.PydanticUndefinedAnnotation as error:
+            raise UserError(f"The output type cannot be built yet: {error}. Define it before the agent.") from None
+        self.validators: list[OutputValidator] = []
+
+    @property
+    def definitions(self) -> list[ToolDefinition]:
+        """The output tools, as the model sees them."""
+        return [tool.definition for tool in self._tools.values()]
+
+    def is_output_tool(self, name: str) -> bool:
+        """The name is one of the output tools."""
+        return name in self._tools
+
+    async def from_call(self, ctx: RunContext[Any], part: ToolCallPart) -> PlannedOutput:
+        """The output that a call of an output tool gives.
+
+        Raises:
+            InvalidOutput: What the model must do better.
+        """
+        tool = self._tools[part.tool_name]
+        value = await self._validated(ctx, tool.validate(part))
+        return PlannedOutput(value=tool.adapter.dump_python(value, mode="json"), tool_call_id=part.tool_call_id)
+
+    async def from_text(self, ctx: RunContext[Any], response: ModelResponse) -> PlannedOutput:
+        """The output of a response without calls.
+
+        Raises:
+            InvalidOutput: What the model must do better.
+        """
+        text = response.text
+        if not text:
+            wanted = "text or a tool call" if self.allows_text else "a tool call"
+            raise InvalidOutput(f"The response was empty. Answer with {wanted}.")
+        if not self.allows_text:
+            names = ", ".join(map(repr, self._tools))
+            raise InvalidOutput(f"Plain text responses are not permitted: answer by calling {names}.")
+        value = await self._validated(ctx, text)
+        return PlannedOutput(value=value if isinstance(value, str) else pydantic_core.to_jsonable_python(value))
+
+    def load(self, output: PlannedOutput, response: ModelResponse) -> Any:
+        """The Python object of an output that was valid."""
+        part = next((call for call in response.tool_calls if call.tool_call_id == output.tool_call_id), None)
+        if part is None:
+            return output.value
+        return self._tools[part.tool_name].adapter.validate_json(pydantic_core.to_json(output.value))
+
+    async def _validated(self, ctx: RunContext[Any], value: JsonValue) -> Any:
+        for validator in self.validators:
+            try:
+                takes_ctx = len(inspect.signature(validator).parameters) > 1
+                value = validator(ctx, value) if takes_ctx else validator(value)
+                if inspect.isawaitable(value):
+                    value = await value
+            except ModelRetry as retry:
+                raise InvalidOutput(retry.message) from None
+        return value
+
+
+def _type_name(output_type: Any) -> str:
+    return getattr(output_type, "__name__", None) or "".join(c if c.isalnum() else "_" for c in str(output_type))
+
+
+def _errors(error: ValidationError) -> list[JsonObject]:
+    return [
+        {"type": one["type"], "loc": list(one["loc"]), "msg": one["msg"]}
+        for one in error.errors(include_url=False, include_context=False, include_input=False)
+    ]

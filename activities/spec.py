@@ -1,0 +1,52 @@
+"""What the activities must know of an agent. `outlast.Agent` is one; it is handed in, never imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from pydantic import TypeAdapter
+
+from outlast.activities.output import Output
+from outlast.models.model import Model, ModelSettings
+from outlast.toolsets.abstract import AbstractToolset
+from outlast.toolsets.context import RunContext
+from outlast.toolsets.settings import ToolSettings
+
+
+class AgentSpec(Protocol):
+    """An agent, as a worker or the in-process engine sees it.
+
+    Attributes:
+        toolset: All of the agent's toolsets in one.
+        tool_settings: What holds for every tool whose own settings and toolset do not say otherwise.
+        model_attempts: Most attempts at one model request.
+        output_retries: How often the model may give an invalid output.
+    """
+
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def toolset(self) -> AbstractToolset[Any]: ...
+    @property
+    def output(self) -> Output: ...
+    @property
+    def tool_settings(self) -> ToolSettings: ...
+    @property
+    def model_attempts(self) -> int: ...
+    @property
+    def output_retries(self) -> int: ...
+    @property
+    def deps_adapter(self) -> TypeAdapter[Any] | None: ...
+
+    def model_for(self, override: str | None) -> Model:
+        """The model of a run: the agent's own, or the one that the run names."""
+        ...
+
+    def settings_for(self, override: Mapping[str, Any] | None) -> ModelSettings:
+        """The model settings of a run: the agent's own, and single ones that the run overrides."""
+        ...
+
+    async def instructions_for(self, ctx: RunContext[Any]) -> str | None:
+        """The agent's instructions for one step."""
+        ...
