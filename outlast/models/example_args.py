@@ -11,8 +11,8 @@ from outlast.messages import JsonObject
 
 __all__ = ("example_args",)
 
-_MAX_DEPTH = 24
-"""Deeper than any schema that people write; what recurses without end stops here."""
+_DEPTHS = (2, 4, 8, 16, 32)
+"""Tried one after the other, so that a type which holds itself is made as shallow as it can be."""
 
 _FORMATS = {
     "date": "2024-01-01",
@@ -51,8 +51,13 @@ def example_args(schema: JsonObject, *, seed: int = 0) -> JsonObject:
         schema: JSON schema of an object.
         seed: Another seed gives other arguments.
     """
-    value = _Examples(schema).make(schema, seed, 0)
-    return cast(JsonObject, value) if isinstance(value, dict) else {}
+    for max_depth in _DEPTHS:
+        try:
+            value = _Examples(schema, max_depth).make(schema, seed, 0)
+        except _TooDeep:
+            continue
+        return cast(JsonObject, value) if isinstance(value, dict) else {}
+    return {}
 
 
 class _TooDeep(Exception):
@@ -60,11 +65,12 @@ class _TooDeep(Exception):
 
 
 class _Examples:
-    def __init__(self, root: JsonObject) -> None:
+    def __init__(self, root: JsonObject, max_depth: int) -> None:
         self.root = root
+        self.max_depth = max_depth
 
     def make(self, schema: Any, variant: int, depth: int) -> Any:
-        if depth > _MAX_DEPTH:
+        if depth > self.max_depth:
             raise _TooDeep
         if schema is True or not isinstance(schema, dict) or not schema:
             return _text({}, variant)
@@ -95,13 +101,13 @@ class _Examples:
     def _resolved(self, schema: JsonObject, depth: int) -> JsonObject:
         """The schema with its reference and its `allOf` merged into it."""
         merged = schema
-        for _ in range(_MAX_DEPTH):
+        for _ in range(depth, self.max_depth):
             if isinstance(reference := merged.get("$ref"), str):
                 merged = _merge(self._look_up(reference), _without(merged, "$ref"))
             elif branches := merged.get("allOf"):
                 merged = _without(merged, "allOf")
                 for branch in branches:
-                    merged = _merge(merged, self._resolved(_as_schema(branch), depth))
+                    merged = _merge(merged, self._resolved(_as_schema(branch), depth + 1))
             else:
                 return merged
         raise _TooDeep
@@ -291,7 +297,7 @@ def _number(schema: JsonObject, variant: int, *, whole: bool) -> int | float:
     elif "multipleOf" in schema:
         start = math.ceil(start / step) * step
     found: list[int | float] = []
-    for count in range(variant + _MAX_DEPTH):
+    for count in range(variant + 16):
         both = dict.fromkeys((start + count * step, start - count * step))
         found.extend(value if whole else float(value) for value in both if allowed(value))
     return found[variant % len(found)] if found else start

@@ -83,6 +83,11 @@ class Rule:
     pattern: str | re.Pattern[str] | Callable[[str], bool]
     function: RuleFunction
 
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
     def match(self, text: str) -> Prompt | None:
         """The prompt, where the rule applies to this text."""
         if callable(self.pattern):
@@ -189,8 +194,8 @@ def _texts(part: UserPromptPart) -> list[str]:
 def _run(rule: Rule, prompt: Prompt, since: list[ModelMessage]) -> str | Step:
     """Runs the rule from its start, over the steps that were already taken, to the next one."""
     conversation = rule.function(prompt)
-    if isinstance(conversation, str):
-        return conversation
+    if not isinstance(conversation, Generator):
+        return _answer(conversation, rule)
     results = _results(since)
     try:
         step = _checked(next(conversation), rule)
@@ -204,7 +209,7 @@ def _run(rule: Rule, prompt: Prompt, since: list[ModelMessage]) -> str | Step:
             step = _checked(conversation.send(answers if isinstance(step, list) else answers[0]), rule)
         return step
     except StopIteration as stop:
-        return cast(str, stop.value)
+        return _answer(stop.value, rule)
     finally:
         conversation.close()
 
@@ -213,9 +218,14 @@ def _checked(step: object, rule: Rule) -> Step:
     calls = cast("list[object]", step) if isinstance(step, list) else [step]
     if calls and all(isinstance(each, ToolCallPart) for each in calls):
         return cast(Step, step)
-    name = getattr(rule.function, "__name__", "a function")
+    raise UserError(f"the rule {rule.name!r} must yield call(…) or a list of calls, got {step!r}")
+
+
+def _answer(value: object, rule: Rule) -> str:
+    if isinstance(value, str):
+        return value
     raise UserError(
-        f"the rule {name!r} must yield call(…) or a list of calls, and return its answer; it yielded {step!r}"
+        f"the rule {rule.name!r} must yield its calls and return its answer, a string; it returned {value!r}"
     )
 
 

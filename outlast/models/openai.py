@@ -277,7 +277,7 @@ class OpenAIModel(Model):
         if key:
             text = text.replace(key, "***")
         # Providers quote the key that they refuse, with a part of it starred out.
-        return re.sub(r"\b(sk|pk|key|Bearer)[-_ ][\w*.-]{6,}", "***", text)
+        return re.sub(r"\b(?:sk|pk)-[\w*.-]{5,}[\w*-]|\bBearer \S+|[\w-]*\*{3,}[\w-]+", "***", text)
 
 
 def _variable(provider_name: str, what: str) -> str:
