@@ -225,10 +225,14 @@ class Rejection(Wire):
 
 
 class CallState(Wire):
-    """Answer to an update: what became of the call."""
+    """Answer to a decision: what became of the call.
+
+    Attributes:
+        state: `sent` where no worker answered in time: the decision is in the history, and applies once one is back.
+    """
 
     tool_call_id: str
-    state: Literal["waiting", "approved", "denied", "resolved", "retried"]
+    state: Literal["waiting", "approved", "denied", "resolved", "retried", "sent"]
     decision: DecisionRecord | None = None
 
 
