@@ -184,6 +184,23 @@ async def test_no_process_is_left_after_its_parent_is_killed(tmp_path: Path, how
         pass
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+async def test_where_the_kernel_cannot_tie_a_program_to_its_parent_a_watcher_does(tmp_path: Path) -> None:
+    watched = (
+        "import os, sys; from outlast import leash; leash.tie_by_kernel = lambda: False\n"
+        "leash.main([str(os.getppid()), '/bin/sh', '-c', 'echo $$; exec sleep 60'])"
+    )
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {watched!r}])"
+    parent = await anyio.open_process([sys.executable, "-c", script])
+    async with parent:
+        assert parent.stdout is not None
+        with anyio.fail_after(20):
+            program = int(await parent.stdout.receive())
+        assert is_running(program)
+        parent.kill()
+        await until(lambda: not is_running(program))
+
+
 async def test_a_missing_executable_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
