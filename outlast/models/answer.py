@@ -41,6 +41,6 @@ def _part(part: object, where: str) -> TextPart | ThinkingPart | ToolCallPart:
     if isinstance(part, TextPart | ThinkingPart | ToolCallPart):
         return part.model_copy(deep=True)
     raise UserError(
-        f"{where} must give a ModelResponse, a string, a ToolCallPart, a TextPart, a ThinkingPart or a list of these, "
-        f"got {part!r}"
+        f"{where[0].upper()}{where[1:]} must give a ModelResponse, a string, a ToolCallPart, a TextPart, a "
+        f"ThinkingPart or a list of these, got {part!r}."
     )

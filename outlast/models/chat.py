@@ -111,13 +111,13 @@ def _content_item(item: object) -> JsonObject:
         if media_type == "application/pdf":
             return {"type": "file", "file": {"filename": "document.pdf", "file_data": item.data_uri}}
         raise UserError(
-            f"a prompt holds {len(item.data)} bytes of {item.media_type!r}, which chat completions cannot carry: "
-            "expected an image, text, JSON, WAV, MP3 or PDF"
+            f"A prompt holds {len(item.data)} bytes of {item.media_type!r}, which chat completions cannot carry: "
+            "expected an image, text, JSON, WAV, MP3 or PDF."
         )
     kind = getattr(item, "kind", type(item).__name__)
     raise UserError(
-        f"a prompt holds content of kind {kind!r}, which chat completions cannot carry: expected text, 'image-url' or "
-        "'binary'"
+        f"A prompt holds content of kind {kind!r}, which chat completions cannot carry: expected text, 'image-url' or "
+        "'binary'."
     )
 
 

@@ -26,7 +26,7 @@ def infer_model(model: Model | str) -> Model:
     if isinstance(model, Model):
         return model
     if not isinstance(model, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UserError(f"expected a model or its name, like 'openai:gpt-4o', got {model!r}")
+        raise UserError(f"Expected a model or its name, like 'openai:gpt-4o', got {model!r}.")
     match model.partition(":"):
         case ("test", "", _):
             return TestModel()
@@ -37,7 +37,7 @@ def infer_model(model: Model | str) -> Model:
         case _:
             known = ", ".join(f"'{provider}:…'" for provider in BASE_URLS)
             raise UserError(
-                f"unknown model {model!r}: expected one of {known}, 'test' or 'offline'. "
+                f"Unknown model {model!r}: expected one of {known}, 'test' or 'offline'. "
                 "For another server with OpenAI's API give "
-                "OpenAIModel('its-model', provider_name='its-name', base_url='https://…/v1')"
+                "OpenAIModel('its-model', provider_name='its-name', base_url='https://…/v1')."
             )

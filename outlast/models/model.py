@@ -66,7 +66,7 @@ def load_settings(data: Mapping[str, Any] | None) -> ModelSettings:
     except ValidationError as error:
         found = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         known = ", ".join(sorted(ModelSettings.__annotations__))
-        raise UserError(f"model settings are not valid: {found}. Known settings: {known}.") from error
+        raise UserError(f"The model settings are not valid: {found}. Known settings: {known}.") from error
 
 
 def merge_settings(*layers: ModelSettings | None) -> ModelSettings:

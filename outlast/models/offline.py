@@ -218,14 +218,14 @@ def _checked(step: object, rule: Rule) -> Step:
     calls = cast("list[object]", step) if isinstance(step, list) else [step]
     if calls and all(isinstance(each, ToolCallPart) for each in calls):
         return cast(Step, step)
-    raise UserError(f"the rule {rule.name!r} must yield call(…) or a list of calls, got {step!r}")
+    raise UserError(f"The rule {rule.name!r} must yield call(…) or a list of calls, got {step!r}.")
 
 
 def _answer(value: object, rule: Rule) -> str:
     if isinstance(value, str):
         return value
     raise UserError(
-        f"the rule {rule.name!r} must yield its calls and return its answer, a string; it returned {value!r}"
+        f"The rule {rule.name!r} must yield its calls and return its answer, a string; it returned {value!r}."
     )
 
 

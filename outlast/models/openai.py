@@ -164,23 +164,23 @@ class OpenAIModel(Model):
             import openai
         except ImportError as error:
             raise UserError(
-                f"the model {self._provider_name}:{self._model_name} needs the package `openai`, which is not "
+                f"The model {self._provider_name}:{self._model_name} needs the package `openai`, which is not "
                 'installed. Install it with: pip install "outlast[openai]"'
             ) from error
         base_url = self._address()
         if base_url is None:
             raise UserError(
-                f"no address is known for the provider {self._provider_name!r}: give OpenAIModel(base_url=…), or set "
-                f"{_variable(self._provider_name, 'BASE_URL')}. Known without: {', '.join(sorted(BASE_URLS))}"
+                f"No address is known for the provider {self._provider_name!r}: give OpenAIModel(base_url=…), or set "
+                f"{_variable(self._provider_name, 'BASE_URL')}. Known without: {', '.join(sorted(BASE_URLS))}."
             )
         variable = _variable(self._provider_name, "API_KEY")
         # A key that is read from a file often ends with a line break, which no header may hold.
         api_key = (self._api_key or os.environ.get(variable) or "").strip()
         if not api_key:
             raise UserError(
-                f"no API key for {self._provider_name}:{self._model_name}: set the environment variable {variable}, "
+                f"No API key for {self._provider_name}:{self._model_name}: set the environment variable {variable}, "
                 "or give OpenAIModel(api_key=…); any text will do for a server that asks for none. "
-                "To try things without a key, use the model 'test' or 'offline'"
+                "To try things without a key, use the model 'test' or 'offline'."
             )
         return openai.AsyncOpenAI(base_url=base_url, api_key=api_key, max_retries=0)
 

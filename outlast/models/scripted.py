@@ -34,7 +34,7 @@ class ScriptedModel(Model):
 
     def __init__(self, responses: Sequence[ScriptLine], *, model_name: str = "scripted") -> None:
         if isinstance(responses, str):
-            raise UserError(f"a script is a list with one line for each step, got the string {responses!r}")
+            raise UserError(f"A script is a list with one line for each step, got the string {responses!r}.")
         self.responses = list(responses)
         self._model_name = model_name
 
@@ -55,7 +55,7 @@ class ScriptedModel(Model):
         index = sum(isinstance(message, ModelResponse) for message in messages)
         if index >= len(self.responses):
             raise UserError(
-                f"the script of {self!r} has {len(self.responses)} lines, and the run asks for line {index + 1}. "
+                f"The script of {self!r} has {len(self.responses)} lines, and the run asks for line {index + 1}. "
                 f"Add a line, or end the run earlier. The last message: {repr(messages[-1:])[1:300]}"
             )
         line = self.responses[index]

@@ -59,7 +59,7 @@ class TestModel(Model):
         model_name: str = "test",
     ) -> None:
         if custom_output_text is not None and custom_output_args is not None:
-            raise UserError("TestModel takes custom_output_text or custom_output_args, not both")
+            raise UserError("TestModel takes custom_output_text or custom_output_args, not both.")
         self.call_tools: Sequence[str] | Literal["all"] = call_tools
         self.custom_output_text = custom_output_text
         self.custom_output_args = custom_output_args
@@ -98,7 +98,7 @@ class TestModel(Model):
             return parameters.function_tools
         tools = {tool.name: tool for tool in parameters.function_tools}
         if unknown := [name for name in self.call_tools if name not in tools]:
-            raise UserError(f"TestModel(call_tools=…) names {unknown!r}, but the tools are {list(tools)!r}")
+            raise UserError(f"TestModel(call_tools=…) names {unknown!r}, but the tools are {list(tools)!r}.")
         return [tools[name] for name in self.call_tools]
 
     @staticmethod
@@ -111,12 +111,12 @@ class TestModel(Model):
     def _output(self, messages: list[ModelMessage], parameters: ModelRequestParameters) -> list[ModelResponsePart]:
         if self.custom_output_text is not None:
             if not parameters.allow_text_output:
-                raise UserError("TestModel(custom_output_text=…): the agent's output_type does not allow text")
+                raise UserError("TestModel(custom_output_text=…): the agent's output_type does not allow text.")
             return [TextPart(content=self.custom_output_text)]
         if self.custom_output_args is None and parameters.allow_text_output:
             return [TextPart(content=_results(messages))]
         if not parameters.output_tools:
-            raise UserError("TestModel has no output to give: the agent has no output tool, and allows no text")
+            raise UserError("TestModel has no output to give: the agent has no output tool, and allows no text.")
         tool = parameters.output_tools[self.seed % len(parameters.output_tools)]
         earlier = sum(
             call.tool_name == tool.name for m in messages if isinstance(m, ModelResponse) for call in m.tool_calls

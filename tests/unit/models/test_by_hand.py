@@ -50,7 +50,7 @@ async def test_an_answer_that_is_none_is_a_mistake() -> None:
     def answer(messages: list[ModelMessage], info: AgentInfo) -> Any:
         return None
 
-    with pytest.raises(UserError, match=r"the function of FunctionModel\('function:answer'\) must give .*, got None"):
+    with pytest.raises(UserError, match=r"The function of FunctionModel\('function:answer'\) must give .*, got None"):
         await ask(FunctionModel(answer), START)
 
 

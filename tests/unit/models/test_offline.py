@@ -164,7 +164,7 @@ async def test_a_rule_that_yields_no_call_is_a_mistake() -> None:
     def wrong(prompt: Prompt) -> Any:
         yield "text"
 
-    with pytest.raises(UserError, match="the rule 'wrong' must yield call"):
+    with pytest.raises(UserError, match="The rule 'wrong' must yield call"):
         await ask(OfflineModel([Rule("x", wrong)]), [ModelRequest.user_text_prompt("x")])
 
 
@@ -176,5 +176,5 @@ async def test_a_rule_that_returns_no_text_is_a_mistake() -> None:
         return call("now")  # meant to be yielded: returned, it would be made again and again
 
     for wrong, returned in ((silent, "None"), (forgetful, "ToolCallPart")):
-        with pytest.raises(UserError, match=f"the rule '{wrong.__name__}' must yield .* it returned {returned}"):
+        with pytest.raises(UserError, match=f"The rule '{wrong.__name__}' must yield .* it returned {returned}"):
             await ask(OfflineModel([Rule("x", wrong)]), [ModelRequest.user_text_prompt("x")])
