@@ -379,7 +379,8 @@ class Client:
 def _run_input(**fields: Any) -> RawValue:
     given = {name: value for name, value in fields.items() if value is not None and value != []}
     try:
-        return to_raw(to_json(RunInput.model_validate(given), exclude_defaults=True))
+        # What was not given is not written; what was, in full: the kind of a content part is a default of its class.
+        return to_raw(RunInput.model_validate(given).model_dump_json(include=set(given)).encode())
     except ValidationError as error:
         problems = "; ".join(
             f"`{'.'.join(map(str, one['loc']))}`: {one['msg']}" for one in error.errors(include_url=False)
