@@ -2,72 +2,129 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from outlast.agent import Agent, AgentRunResult
-from outlast.contracts import UsageLimits
-from outlast.errors import (
-    ApprovalRequired,
-    CallDeferred,
-    DecisionRejected,
-    FatalToolError,
-    ModelRetry,
-    OutlastError,
-    RunError,
-    TransientToolError,
-    UserError,
-)
-from outlast.messages import (
-    BinaryContent,
-    ImageUrl,
-    ModelMessage,
-    ModelRequest,
-    ModelResponse,
-    RetryPromptPart,
-    SystemPromptPart,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    ToolReturnPart,
-    Usage,
-    UserPromptPart,
-)
-from outlast.models import FunctionModel, OfflineModel, OpenAIModel, ScriptedModel, TestModel
-from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
-from outlast.toolsets.approval import Approval
-from outlast.toolsets.approval_required import ApprovalRequiredToolset
-from outlast.toolsets.combined import CombinedToolset
-from outlast.toolsets.context import RunContext
-from outlast.toolsets.deferred import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
-from outlast.toolsets.definition import ToolDefinition
-from outlast.toolsets.dynamic import DynamicToolset
-from outlast.toolsets.external import ExternalToolset
-from outlast.toolsets.filtered import FilteredToolset
-from outlast.toolsets.function import FunctionToolset
-from outlast.toolsets.prefixed import PrefixedToolset
-from outlast.toolsets.prepared import PreparedToolset
-from outlast.toolsets.renamed import RenamedToolset
-from outlast.toolsets.returns import ToolReturn
-from outlast.toolsets.settings import ToolSettings
-from outlast.toolsets.tool import Tool
-from outlast.toolsets.wrapper import WrapperToolset
-
 if TYPE_CHECKING:
+    from outlast.agent import Agent, AgentRunResult
     from outlast.client import Client
+    from outlast.contracts import UsageLimits
+    from outlast.errors import (
+        ApprovalRequired,
+        CallDeferred,
+        DecisionRejected,
+        FatalToolError,
+        ModelRetry,
+        OutlastError,
+        RunError,
+        TransientToolError,
+        UserError,
+    )
+    from outlast.messages import (
+        BinaryContent,
+        ImageUrl,
+        ModelMessage,
+        ModelRequest,
+        ModelResponse,
+        RetryPromptPart,
+        SystemPromptPart,
+        TextPart,
+        ThinkingPart,
+        ToolCallPart,
+        ToolReturnPart,
+        Usage,
+        UserPromptPart,
+    )
+    from outlast.models import FunctionModel, OfflineModel, OpenAIModel, ScriptedModel, TestModel
     from outlast.plugin import OutlastPlugin
+    from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
+    from outlast.toolsets.approval import Approval
+    from outlast.toolsets.approval_required import ApprovalRequiredToolset
+    from outlast.toolsets.combined import CombinedToolset
+    from outlast.toolsets.context import RunContext
+    from outlast.toolsets.deferred import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
+    from outlast.toolsets.definition import ToolDefinition
+    from outlast.toolsets.dynamic import DynamicToolset
+    from outlast.toolsets.external import ExternalToolset
+    from outlast.toolsets.filtered import FilteredToolset
+    from outlast.toolsets.function import FunctionToolset
+    from outlast.toolsets.prefixed import PrefixedToolset
+    from outlast.toolsets.prepared import PreparedToolset
+    from outlast.toolsets.renamed import RenamedToolset
+    from outlast.toolsets.returns import ToolReturn
+    from outlast.toolsets.settings import ToolSettings
+    from outlast.toolsets.tool import Tool
+    from outlast.toolsets.wrapper import WrapperToolset
 
 __version__ = "0.1.0"
 
-# Imported when first used: an in-process run needs no Temporal.
-_LATE = {"Client": "outlast.client", "OutlastPlugin": "outlast.plugin"}
+# Public names are imported when they are first used. So whoever needs one room of outlast loads only that: a Temporal
+# workflow in a sandbox does not pull in the models, and a program that only runs agents in-process no Temporal.
+_HOMES = {
+    "outlast.agent": ("Agent", "AgentRunResult"),
+    "outlast.client": ("Client",),
+    "outlast.contracts": ("UsageLimits",),
+    "outlast.errors": (
+        "ApprovalRequired",
+        "CallDeferred",
+        "DecisionRejected",
+        "FatalToolError",
+        "ModelRetry",
+        "OutlastError",
+        "RunError",
+        "TransientToolError",
+        "UserError",
+    ),
+    "outlast.messages": (
+        "BinaryContent",
+        "ImageUrl",
+        "ModelMessage",
+        "ModelRequest",
+        "ModelResponse",
+        "RetryPromptPart",
+        "SystemPromptPart",
+        "TextPart",
+        "ThinkingPart",
+        "ToolCallPart",
+        "ToolReturnPart",
+        "Usage",
+        "UserPromptPart",
+    ),
+    "outlast.models": ("FunctionModel", "OfflineModel", "OpenAIModel", "ScriptedModel", "TestModel"),
+    "outlast.plugin": ("OutlastPlugin",),
+    "outlast.toolsets.abstract": ("AbstractToolset", "ToolsetTool"),
+    "outlast.toolsets.approval": ("Approval",),
+    "outlast.toolsets.approval_required": ("ApprovalRequiredToolset",),
+    "outlast.toolsets.combined": ("CombinedToolset",),
+    "outlast.toolsets.context": ("RunContext",),
+    "outlast.toolsets.deferred": ("DeferredToolRequests", "DeferredToolResults", "ToolApproved", "ToolDenied"),
+    "outlast.toolsets.definition": ("ToolDefinition",),
+    "outlast.toolsets.dynamic": ("DynamicToolset",),
+    "outlast.toolsets.external": ("ExternalToolset",),
+    "outlast.toolsets.filtered": ("FilteredToolset",),
+    "outlast.toolsets.function": ("FunctionToolset",),
+    "outlast.toolsets.prefixed": ("PrefixedToolset",),
+    "outlast.toolsets.prepared": ("PreparedToolset",),
+    "outlast.toolsets.renamed": ("RenamedToolset",),
+    "outlast.toolsets.returns": ("ToolReturn",),
+    "outlast.toolsets.settings": ("ToolSettings",),
+    "outlast.toolsets.tool": ("Tool",),
+    "outlast.toolsets.wrapper": ("WrapperToolset",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATE:
-        import importlib
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'outlast' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
 
-        return getattr(importlib.import_module(_LATE[name]), name)
-    raise AttributeError(f"module 'outlast' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = (

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from temporalio import activity
 from temporalio.api.enums.v1 import IndexedValueType
@@ -35,7 +35,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from outlast.activities.conversation import Conversations
 from outlast.activities.durable import Activities
-from outlast.agent import Agent, RunnableAgent
+from outlast.activities.spec import AgentSpec
 from outlast.contracts import Features
 from outlast.errors import UserError
 from outlast.payloads import lets_raw_values_pass
@@ -53,6 +53,21 @@ STICKY_TIMEOUT = timedelta(seconds=2)
 """After a crash, the next workflow task waits this long for the dead worker before any other may have it."""
 
 Resources = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+class Hostable(Protocol):
+    """What can be hosted; `outlast.Agent` is."""
+
+    @property
+    def name(self) -> str | None: ...
+
+    def durable(self) -> AgentSpec:
+        """The agent as a worker hosts it.
+
+        Raises:
+            UserError: It cannot be hosted.
+        """
+        ...
 
 
 class OutlastPlugin(ClientPlugin, WorkerPlugin):
@@ -73,7 +88,7 @@ class OutlastPlugin(ClientPlugin, WorkerPlugin):
 
     def __init__(
         self,
-        agents: Sequence[Agent[Any, Any]] = (),
+        agents: Sequence[Hostable] = (),
         *,
         resources: Resources | None = None,
         settings: Settings | None = None,
@@ -170,9 +185,9 @@ class OutlastPlugin(ClientPlugin, WorkerPlugin):
             yield results
 
 
-def _by_name(agents: Sequence[Agent[Any, Any]]) -> dict[str, RunnableAgent]:
+def _by_name(agents: Sequence[Hostable]) -> dict[str, AgentSpec]:
     """The agents as a worker hosts them. All that is wrong is said at once."""
-    hosted: dict[str, RunnableAgent] = {}
+    hosted: dict[str, AgentSpec] = {}
     problems: list[str] = []
     for agent in agents:
         try:
@@ -180,9 +195,10 @@ def _by_name(agents: Sequence[Agent[Any, Any]]) -> dict[str, RunnableAgent]:
         except UserError as error:
             problems.append(error.message)
             continue
-        if agent.name in hosted and hosted[agent.name].agent is not agent:
-            problems.append(f"Two agents have the name {agent.name!r}: each needs one of its own.")
-        hosted[agent.name or ""] = durable
+        name = agent.name or ""
+        if name in hosted:
+            problems.append(f"Two agents have the name {name!r}: each needs one of its own.")
+        hosted[name] = durable
     if problems:
         raise UserError("\n".join(problems))
     return hosted

@@ -1,25 +1,89 @@
 """What tools are: their schemas, how toolsets are put together, and how arguments are checked. Knows no Temporal."""
 
-from outlast.toolsets.abstract import AbstractToolset, ArgsValidator, ToolsetTool
-from outlast.toolsets.approval import Approval
-from outlast.toolsets.approval_required import ApprovalRequiredToolset
-from outlast.toolsets.combined import CombinedToolset
-from outlast.toolsets.context import RunContext
-from outlast.toolsets.deferred import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
-from outlast.toolsets.definition import ToolDefinition
-from outlast.toolsets.dynamic import DynamicToolset
-from outlast.toolsets.external import ExternalToolset
-from outlast.toolsets.filtered import FilteredToolset
-from outlast.toolsets.function import FunctionToolset
-from outlast.toolsets.metadata import MetadataToolset
-from outlast.toolsets.prefixed import PrefixedToolset
-from outlast.toolsets.prepared import PreparedToolset
-from outlast.toolsets.renamed import RenamedToolset
-from outlast.toolsets.returns import ToolReturn
-from outlast.toolsets.settings import ToolOptions, ToolSettings
-from outlast.toolsets.tool import Tool
-from outlast.toolsets.validation import Invalid, Valid, validate_args
-from outlast.toolsets.wrapper import RewritingToolset, WrapperToolset
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from outlast.toolsets.abstract import AbstractToolset, ArgsValidator, ToolsetTool
+    from outlast.toolsets.approval import Approval
+    from outlast.toolsets.approval_required import ApprovalRequiredToolset
+    from outlast.toolsets.combined import CombinedToolset
+    from outlast.toolsets.context import RunContext
+    from outlast.toolsets.deferred import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
+    from outlast.toolsets.definition import ToolDefinition
+    from outlast.toolsets.dynamic import DynamicToolset
+    from outlast.toolsets.external import ExternalToolset
+    from outlast.toolsets.filtered import FilteredToolset
+    from outlast.toolsets.function import FunctionToolset
+    from outlast.toolsets.metadata import MetadataToolset
+    from outlast.toolsets.prefixed import PrefixedToolset
+    from outlast.toolsets.prepared import PreparedToolset
+    from outlast.toolsets.renamed import RenamedToolset
+    from outlast.toolsets.returns import ToolReturn
+    from outlast.toolsets.settings import ToolOptions, ToolSettings
+    from outlast.toolsets.tool import Tool
+    from outlast.toolsets.validation import Invalid, Valid, validate_args
+    from outlast.toolsets.wrapper import RewritingToolset, WrapperToolset
+
+# Imported when first used: a workflow in a sandbox checks edited arguments by a schema, and needs nothing else of here.
+_HOMES = {
+    "outlast.toolsets.abstract": (
+        "AbstractToolset",
+        "ArgsValidator",
+        "ToolsetTool",
+    ),
+    "outlast.toolsets.approval": ("Approval",),
+    "outlast.toolsets.approval_required": ("ApprovalRequiredToolset",),
+    "outlast.toolsets.combined": ("CombinedToolset",),
+    "outlast.toolsets.context": ("RunContext",),
+    "outlast.toolsets.deferred": (
+        "DeferredToolRequests",
+        "DeferredToolResults",
+        "ToolApproved",
+        "ToolDenied",
+    ),
+    "outlast.toolsets.definition": ("ToolDefinition",),
+    "outlast.toolsets.dynamic": ("DynamicToolset",),
+    "outlast.toolsets.external": ("ExternalToolset",),
+    "outlast.toolsets.filtered": ("FilteredToolset",),
+    "outlast.toolsets.function": ("FunctionToolset",),
+    "outlast.toolsets.metadata": ("MetadataToolset",),
+    "outlast.toolsets.prefixed": ("PrefixedToolset",),
+    "outlast.toolsets.prepared": ("PreparedToolset",),
+    "outlast.toolsets.renamed": ("RenamedToolset",),
+    "outlast.toolsets.returns": ("ToolReturn",),
+    "outlast.toolsets.settings": (
+        "ToolOptions",
+        "ToolSettings",
+    ),
+    "outlast.toolsets.tool": ("Tool",),
+    "outlast.toolsets.validation": (
+        "Invalid",
+        "Valid",
+        "validate_args",
+    ),
+    "outlast.toolsets.wrapper": (
+        "RewritingToolset",
+        "WrapperToolset",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'outlast.toolsets' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 __all__ = (
     "AbstractToolset",

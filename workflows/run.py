@@ -7,61 +7,58 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, cast
 
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import to_json
 from temporalio import workflow
 from temporalio.common import RawValue, SearchAttributeKey
 from temporalio.exceptions import ApplicationError, FailureError
 
-with workflow.unsafe.imports_passed_through():
-    from pydantic import BaseModel, TypeAdapter, ValidationError
-    from pydantic_core import to_json
+from outlast.contracts import (
+    DECISIONS,
+    CallOutcome,
+    Decision,
+    DepsVersion,
+    Pause,
+    RunFacts,
+    RunInput,
+    Steer,
+    StepPlan,
+)
+from outlast.errors import DecisionRejected, InvalidDecision
+from outlast.messages import load_messages
+from outlast.payloads import NotJson, PayloadTooLarge, json_bytes, read_arguments, takes_json, to_raw
+from outlast.workflows import decisions, parts, policy, views
+from outlast.workflows.commands import (
+    CancelCall,
+    CancelStep,
+    CancelTimer,
+    Command,
+    EndCancelled,
+    Fail,
+    Finish,
+    Publish,
+    RequestStep,
+    StartCall,
+    StartTimer,
+)
+from outlast.workflows.events import (
+    CallEnded,
+    CancelRequested,
+    Decided,
+    Event,
+    Paused,
+    Refused,
+    Resumed,
+    Started,
+    Steered,
+    StepFailed,
+    StepPlanned,
+    TimerFired,
+)
+from outlast.workflows.machine import Machine
+from outlast.workflows.state import RunState
 
-    from outlast.contracts import (
-        DECISIONS,
-        CallOutcome,
-        Decision,
-        DepsVersion,
-        Pause,
-        RunFacts,
-        RunInput,
-        Steer,
-        StepPlan,
-    )
-    from outlast.errors import DecisionRejected, InvalidDecision
-    from outlast.messages import load_messages
-    from outlast.payloads import NotJson, PayloadTooLarge, json_bytes, read_arguments, takes_json, to_raw
-    from outlast.workflows import decisions, parts, policy, views
-    from outlast.workflows.commands import (
-        CancelCall,
-        CancelStep,
-        CancelTimer,
-        Command,
-        EndCancelled,
-        Fail,
-        Finish,
-        Publish,
-        RequestStep,
-        StartCall,
-        StartTimer,
-    )
-    from outlast.workflows.events import (
-        CallEnded,
-        CancelRequested,
-        Decided,
-        Event,
-        Paused,
-        Refused,
-        Resumed,
-        Started,
-        Steered,
-        StepFailed,
-        StepPlanned,
-        TimerFired,
-    )
-    from outlast.workflows.machine import Machine
-    from outlast.workflows.state import RunState
-
-    OUTCOME: TypeAdapter[CallOutcome] = TypeAdapter(CallOutcome)
-
+OUTCOME: TypeAdapter[CallOutcome] = TypeAdapter(CallOutcome)
 WORKFLOW_TYPE = "AgentRun"
 SUMMARY_BYTES = 400
 """Temporal's limit for the summary of an activity."""
@@ -255,7 +252,9 @@ class AgentRun:
         workflow.set_current_details(views.details(state, workflow.info().workflow_id))
         waiting = [(call_id, call.held.digest) for call_id, call in state.calls.items() if call.held is not None]
         shown = (views.run_state(state), waiting)
-        if shown == self._published or (self._published is None and not waiting and not state.features.search_attributes):
+        if shown == self._published or (
+            self._published is None and not waiting and not state.features.search_attributes
+        ):
             return
         self._published = shown
         workflow.upsert_memo({"outlast": to_raw(views.pending_summary(state, workflow.now()).to_json())})
@@ -358,13 +357,18 @@ def _open(arguments: tuple[Any, ...]) -> RunState:
         ValidationError: It does not fit `RunInput`, or its message history is none.
         ValueError: There is nothing to do.
     """
-    given = RunInput.model_validate(read_arguments(arguments))
+    data = read_arguments(arguments)
+    if not isinstance(data, dict):
+        raise NotJson(f"Got {'nothing' if data is None else views.cut(repr(data), 100)}.")
+    given = RunInput.model_validate(data)
     load_messages(given.message_history)
     messages = list(given.message_history)
     if given.prompt is not None:
         messages.append(parts.request([parts.user_prompt(given.prompt)]))
     if not messages or messages[-1]["kind"] != "request":
-        raise NotJson("There is nothing to ask the model: give a `prompt`, or a `message_history` that ends in a request.")
+        raise NotJson(
+            "There is nothing to ask the model: give a `prompt`, or a `message_history` that ends in a request."
+        )
     facts = RunFacts.model_validate(given.model_dump(exclude={"deps", "message_history"}))
     return RunState(
         run_key=workflow.info().first_execution_run_id,

@@ -1,0 +1,33 @@
+"""`AgentRun` in Temporal's strict sandbox: nothing passed through but what Temporal and pydantic need themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from outlast.payloads import takes_json
+from outlast.workflows.run import AgentRun
+
+
+@workflow.defn(name="AgentRun", sandboxed=True)
+class SandboxedAgentRun(AgentRun):
+    """The same workflow, which the sandbox may watch."""
+
+    @workflow.init
+    @takes_json
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+
+    @workflow.run
+    @takes_json
+    async def run(self, *arguments: Any) -> RawValue:
+        return await super().run(*arguments)
+
+
+def strict_runner() -> SandboxedWorkflowRunner:
+    """A runner whose workflows may import jsonschema_rs, a compiled module, and nothing else from outside."""
+    restrictions = SandboxRestrictions.default.with_passthrough_modules("jsonschema_rs")
+    return SandboxedWorkflowRunner(restrictions=restrictions)
