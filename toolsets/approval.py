@@ -31,15 +31,18 @@ class Approval:
         if self.prompt is None:
             return []
         try:
-            used = [name for _, name, _, _ in Formatter().parse(self.prompt) if name is not None]
+            used = [(name, spec or "") for _, name, spec, _ in Formatter().parse(self.prompt) if name is not None]
         except ValueError as error:
             return [
                 f"the approval prompt {self.prompt!r} is no format string: {error}. Write a literal brace as '{{{{'."
             ]
         found: list[str] = []
-        for name in used:
+        for name, spec in used:
             argument = name.split("[")[0]
-            if "." in argument:
+            if "{" in spec:
+                # The model would choose the width, and a billion spaces end the worker.
+                found.append(f"the approval prompt formats {{{name}}} by another argument: write the format itself.")
+            elif "." in argument:
                 left, _, right = argument.partition(".")
                 found.append(f"the approval prompt reads {{{name}}}; arguments are JSON, so write {{{left}[{right}]}}.")
             elif not argument or argument.isdigit():
@@ -53,7 +56,12 @@ class Approval:
 
     def render(self, args: JsonObject) -> str | None:
         """The prompt with the arguments in place; an argument that is missing is shown by its name."""
-        return None if self.prompt is None else _Prompt().vformat(self.prompt, (), args)
+        if self.prompt is None:
+            return None
+        try:
+            return _Prompt().vformat(self.prompt, (), args)
+        except ValueError:  # A number of more than 4300 digits has no text.
+            return self.prompt
 
 
 class _Prompt(Formatter):
@@ -67,5 +75,5 @@ class _Prompt(Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         try:
             return format(value, format_spec)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return str(value)

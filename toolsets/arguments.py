@@ -6,6 +6,7 @@ import typing
 from inspect import Parameter
 from typing import Annotated, Any, NotRequired, cast, get_args, get_origin
 
+import typing_extensions
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 from pydantic.fields import FieldInfo
@@ -20,6 +21,7 @@ from outlast.toolsets.signature import ToolSignature
 __all__ = ("Arguments", "cannot_fail", "type_problems")
 
 _CONFIG = ConfigDict(extra="forbid")
+_QUALIFIERS = (typing.Required, typing.NotRequired, typing_extensions.Required, typing_extensions.NotRequired)
 
 
 class Arguments:
@@ -144,15 +146,19 @@ def _unpacked(hint: Any) -> dict[str, Any] | None:
         return None
     typed = get_args(hint)[0]
     hints = typing.get_type_hints(typed, include_extras=True)
-    qualifiers = (NotRequired, typing.NotRequired)
+    # The qualifiers come first: with postponed annotations the class itself has not understood its `Required[...]`.
     return {
-        name: NotRequired[each] if name in typed.__optional_keys__ and get_origin(each) not in qualifiers else each
+        name: NotRequired[each] if name in typed.__optional_keys__ and get_origin(each) not in _QUALIFIERS else each
         for name, each in hints.items()
     }
 
 
 def _shown(hint: Any) -> str:
-    return hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint).replace("typing.", "")
+    return (
+        hint.__name__
+        if isinstance(hint, type) and not get_args(hint)
+        else str(hint).replace("collections.abc.", "").replace("typing.", "")
+    )
 
 
 PYDANTIC_ERRORS = (PydanticUserError, TypeError, ValueError, NameError, RecursionError)

@@ -1,14 +1,16 @@
 """Values checked against a JSON schema that came from somewhere else: a front end, an MCP server, a plan.
 
 Such a schema is not trusted. Patterns run on an engine whose time is linear in the text, so that `^(a+)+$` cannot
-freeze a worker, and nothing is ever fetched for a `$ref`. Pure and deterministic: safe inside a workflow.
+freeze a worker, and nothing is ever fetched for a `$ref`. What is left is a schema made to unfold without end
+(`allOf` of twice the same reference, thirty levels deep): its author could as well have written a slow tool.
+Pure and deterministic: safe inside a workflow.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import jsonschema_rs
 
@@ -64,13 +66,16 @@ class RawSchema:
             raise UserError(f"the JSON schema cannot be used: {_cut(str(error))}") from error
 
     def violations(self, value: object) -> list[SchemaViolation]:
-        """Everything that does not fit, at most 20."""
+        """What does not fit, at most 20 violations; of a large value only the first."""
         try:
-            errors = islice(self._validator.iter_errors(value), MOST_VIOLATIONS)
+            self._validator.validate(value)
+        except jsonschema_rs.ValidationError as first:
+            errors = islice(self._validator.iter_errors(value), MOST_VIOLATIONS) if _is_small(value) else [first]
             return [SchemaViolation(tuple(e.instance_path), _cut(e.message), e.instance) for e in errors]
         except (ValueError, RecursionError) as error:
             # Not JSON at all, or nested deeper than any schema can follow.
             return [SchemaViolation((), f"not a JSON value that can be checked: {_cut(str(error))}")]
+        return []
 
 
 def check(schema: JsonObject, value: object) -> list[str]:
@@ -87,6 +92,23 @@ def check(schema: JsonObject, value: object) -> list[str]:
         UserError: The schema itself is broken.
     """
     return [str(violation) for violation in RawSchema(schema).violations(value)]
+
+
+def _is_small(value: object) -> bool:
+    # The library makes all errors before it gives the first, each with a copy of its value: of 2 MB of wrong items
+    # that takes ten seconds, in which a workflow task would be given up as deadlocked.
+    budget = 2_000
+    rest = [value]
+    while rest and budget > 0:
+        each: Any = rest.pop()
+        budget -= 1
+        if isinstance(each, str):
+            budget -= len(each) // 100
+        elif isinstance(each, dict):
+            rest.extend(cast("dict[str, Any]", each).values())
+        elif isinstance(each, list):
+            rest.extend(cast("list[Any]", each))
+    return budget > 0
 
 
 def _broken(error: jsonschema_rs.ValidationError) -> str:

@@ -136,7 +136,7 @@ class ToolSettings:
         for name in _NAMES:
             value = getattr(self, name)
             merged[name] = getattr(outer, name) if value is None else value
-        if self.metadata and outer.metadata:
+        if self.metadata is not None and outer.metadata is not None:
             merged["metadata"] = {**outer.metadata, **self.metadata}
         if merged["requires_approval"] is False:
             merged["approval"] = None
