@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from outlast.toolsets.renamed import RenamedToolset
 
 __all__ = ("AbstractToolset", "ApprovalTest", "ArgsValidator", "ToolsetTool")
+
+logger = logging.getLogger("outlast.toolsets")
 
 Filter: TypeAlias = Callable[[RunContext[Any], ToolDefinition], bool | Awaitable[bool]]
 Preparation: TypeAlias = Callable[
@@ -94,10 +97,19 @@ class ToolsetTool(Generic[DepsT]):
         Args:
             ctx: The run, with the call's ID.
             args: The validated arguments.
+
+        Returns:
+            True also where the function that should say so fails: then a person looks at the call.
         """
         if self.settings.requires_approval is True or self.tool_def.kind == "unapproved":
             return True
-        return self.needs_approval is not None and await settled(self.needs_approval(ctx, args))
+        if self.needs_approval is None:
+            return False
+        try:
+            return await settled(self.needs_approval(ctx, args))
+        except Exception:
+            logger.exception("asking whether a call of %r needs approval failed, so it does", self.tool_def.name)
+            return True
 
     def policy(self) -> CallPolicy:
         """What applies to a call of this tool."""

@@ -103,13 +103,15 @@ class FunctionToolset(AbstractToolset[DepsT]):
         """Adds a tool.
 
         Raises:
-            UserError: The name is there already, or the tool's settings contradict the toolset's.
+            UserError: The name is there already, or the tool does not go with the toolset's settings.
         """
         if tool.name in self.tools:
             raise UserError(
                 f"{self.label} has a tool {tool.name!r} already: give one of them another name with `name='…'`."
             )
-        self._effective[tool.name] = tool.settings.under(self.settings)
+        settings = tool.settings.under(self.settings)
+        tool.check_prompt(settings)
+        self._effective[tool.name] = settings
         self.tools[tool.name] = tool
 
     @override
@@ -131,7 +133,13 @@ class FunctionToolset(AbstractToolset[DepsT]):
         # same on both, and covers the wrappers around this toolset too.
         if tool.settings.requires_approval and not ctx.tool_call_approved:
             raise ApprovalRequired
-        return await self.tools[name].function_schema.call(tool_args, ctx)
+        registered = self.tools.get(name)
+        if registered is None:
+            raise UserError(
+                f"{self.label} was asked to call {name!r}, which it does not have. A wrapper that renames tools calls "
+                "the wrapped toolset with the original name: `super().call_tool(original, …)`."
+            )
+        return await registered.function_schema.call(tool_args, ctx)
 
     @override
     def known_names(self) -> Iterable[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import types
 import typing
 from collections.abc import Callable
@@ -56,7 +57,7 @@ def read_signature(function: Callable[..., Any], *, takes_ctx: bool | None = Non
     name = _name(function, plain)
     is_async = inspect.iscoroutinefunction(plain)
     try:
-        signature = inspect.signature(function)
+        signature = _signature(function)
     except (ValueError, TypeError) as error:
         problem = (
             f"its signature cannot be read ({error}): wrap it in a function of your own with annotated parameters."
@@ -90,6 +91,19 @@ def where(function: Callable[..., Any]) -> str:
     """Where a callable is written, for messages: " (app.py:12)", or nothing."""
     code = getattr(inspect.unwrap(_plain(function)[0]), "__code__", None)
     return f" ({code.co_filename}:{code.co_firstlineno})" if isinstance(code, types.CodeType) else ""
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except NameError:
+        # Since Python 3.14 this evaluates annotations, also those with names that exist for the type checker alone.
+        # What they mean is asked again, and answered with a mistake to correct, by `get_type_hints`.
+        if sys.version_info < (3, 14):
+            raise
+        from annotationlib import Format  # pyright: ignore
+
+        return inspect.signature(function, annotation_format=Format.FORWARDREF)  # pyright: ignore
 
 
 def _plain(function: Callable[..., Any]) -> tuple[Callable[..., Any], frozenset[str]]:

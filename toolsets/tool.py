@@ -75,11 +75,10 @@ class Tool(Generic[DepsT]):
         self.settings = _settings(options, problems)
         self.name = name or self.function_schema.name or ""
         problems += _naming_problems(function, self.name, name)
-        if self.settings.approval is not None and not problems:
-            problems += self.settings.approval.problems(self._argument_names())
         if problems:
-            raise DefinitionError(f"Tool {self.name!r}{where(function)}", problems)
+            raise DefinitionError(self._where(), problems)
         self._description = description
+        self.check_prompt(self.settings)
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r})"
@@ -115,9 +114,22 @@ class Tool(Generic[DepsT]):
             metadata=settings.metadata,
         )
 
-    def _argument_names(self) -> list[str] | None:
+    def check_prompt(self, settings: ToolSettings) -> None:
+        """Checks that the approval prompt names arguments of this tool.
+
+        Raises:
+            UserError: It names others.
+        """
+        if settings.approval is None:
+            return
         schema = self.function_schema.json_schema
-        return None if schema.get("additionalProperties") else list(schema.get("properties", {}))
+        names = None if schema.get("additionalProperties") else list(schema.get("properties", {}))
+        problems = settings.approval.problems(names)
+        if problems:
+            raise DefinitionError(self._where(), problems)
+
+    def _where(self) -> str:
+        return f"Tool {self.name!r}{where(self.function)}"
 
 
 def _settings(options: ToolOptions, problems: list[str]) -> ToolSettings:

@@ -112,9 +112,13 @@ def _validated(tool: ToolsetTool[Any], text: str) -> Valid:
         dumped = _survives(args, tool.dump_args, validate)
         if dumped is not None:
             return Valid(args, dumped)
-    json = pydantic_core.from_json(text, allow_inf_nan=False)
+    try:
+        json = pydantic_core.from_json(text, allow_inf_nan=False)
+    except ValueError:
+        # The validator has parsed the same text, but takes NaN and Infinity.
+        raise ValueError("The arguments are not JSON: it has neither NaN nor Infinity.") from None
     # Validated anew: dumping may have used up an iterator among the first ones.
-    return Valid(validate(text), json)
+    return Valid(args if tool.dump_args is None else validate(text), json)
 
 
 def _survives(

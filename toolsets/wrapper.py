@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Iterable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,15 +17,17 @@ from outlast.toolsets.context import DepsT, RunContext
 __all__ = ("RewritingToolset", "WrapperToolset")
 
 
+@dataclass(eq=False)
 class WrapperToolset(AbstractToolset[DepsT]):
     """Hands everything on to the toolset it wraps; a subclass overrides what it changes.
+
+    A dataclass, so that a subclass can be one with further fields.
 
     Args:
         wrapped: The toolset to wrap.
     """
 
-    def __init__(self, wrapped: AbstractToolset[DepsT]) -> None:
-        self.wrapped = wrapped
+    wrapped: AbstractToolset[DepsT]
 
     @property
     @override

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.errors import ApprovalRequired
+from outlast.errors import ApprovalRequired, UserError
 from outlast.toolsets import Approval, FunctionToolset, RunContext, ToolDefinition, ToolSettings
 
 
@@ -61,6 +61,22 @@ async def test_a_call_without_a_plan_is_still_held(shop: FunctionToolset[Any], c
     assert await call(held, "look") == "ok"
     assert await call(held, "refund", {"cents": 1}, approved=True) == 1
     assert await call(shop, "wipe", approved=True) == "done"
+
+
+async def test_a_call_is_held_when_asking_whether_it_needs_approval_fails(
+    shop: FunctionToolset[Any], ctx: RunContext[Any], caplog: pytest.LogCaptureFixture
+):
+    held = shop.approval_required(lambda ctx, tool_def, args: args["nothing"])
+    assert await (await held.get_tools(ctx))["look"].approval_needed(ctx, {})
+    assert "asking whether a call of 'look' needs approval failed" in caplog.text
+
+
+def test_the_prompt_of_a_toolset_is_checked_against_each_of_its_tools():
+    toolset = FunctionToolset[Any](approval=Approval(prompt="Pay {cents}?"))
+    toolset.add_function(lambda cents: cents, name="pay")
+    with pytest.raises(UserError, match="the tool's arguments are: amount"):
+        toolset.add_function(lambda amount: amount, name="refund")
+    assert list(toolset.tools) == ["pay"]
 
 
 async def test_a_prepare_function_cannot_take_an_approval_back(shop: FunctionToolset[Any], ctx: RunContext[Any]):

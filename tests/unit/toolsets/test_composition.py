@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -183,6 +183,26 @@ async def test_a_wrapper_of_ones_own_sees_every_call(
     assert await call(outer, "w_celsius", {"city": "Bo"}) == "21 in Bo"
     assert await call(inner, "w_celsius", {"city": "Bo"}) == "21 in Bo"
     assert log == ["w_celsius {'city': 'Bo'}", "celsius {'city': 'Bo'}"]
+
+
+@dataclass
+class Loud(WrapperToolset[Any]):
+    mark: str = "!"
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
+        return await super().call_tool(name, tool_args, ctx, tool) + self.mark
+
+
+async def test_a_wrapper_of_ones_own_can_be_a_dataclass(weather: FunctionToolset[Any], call: Callable[..., Any]):
+    assert await call(Loud(weather, mark="?").prefixed("w"), "w_celsius", {"city": "Bo"}) == "21 in Bo?"
+
+
+async def test_a_wrapper_that_forgets_the_original_name_is_told(weather: FunctionToolset[Any], ctx: RunContext[Any]):
+    tool = (await weather.get_tools(ctx))["celsius"]
+    with pytest.raises(UserError, match="original name"):
+        await WrapperToolset(weather).call_tool("warmth", {}, ctx, tool)
 
 
 async def test_a_dynamic_toolset_is_made_for_each_step(
