@@ -6,8 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from outlast.toolsets import AbstractToolset, RunContext, Valid, validate_args
+
+# On a fresh checkout the first strategy with text builds a table of all characters, for seconds; on a busy machine
+# any example may take longer than a deadline. Neither says anything about the code.
+settings.register_profile("outlast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("outlast")
 
 
 class SomeModel:
