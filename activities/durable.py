@@ -36,7 +36,7 @@ from outlast.contracts import (
     call_digest,
 )
 from outlast.errors import OutlastError, ProviderError, RunError, UserError
-from outlast.messages import ModelMessage, load_messages
+from outlast.messages import ModelMessage, UserContent, UserPromptPart, load_messages
 from outlast.payloads import PayloadTooLarge, json_bytes, to_raw
 from outlast.toolsets.context import RunContext
 
@@ -228,7 +228,7 @@ class Activities:
             model=agent.model_for(facts.model),
             usage=data.usage,
             usage_limits=facts.usage_limits,
-            prompt=facts.prompt,
+            prompt=_prompt(facts, messages),
             messages=messages,
             run_step=data.step,
             run_id=activity.info().workflow_id or "",
@@ -243,6 +243,14 @@ def _named(name: str, method: Callable[[Any], Awaitable[RawValue]]) -> Callable[
 
     run.__annotations__ = {"argument": RawValue, "return": RawValue}
     return activity.defn(name=name)(run)
+
+
+def _prompt(facts: RunFacts, messages: list[ModelMessage]) -> str | list[UserContent] | None:
+    """What the run was started with."""
+    if facts.prompt_at is None or facts.prompt_at >= len(messages):
+        return None
+    last = messages[facts.prompt_at].parts[-1]
+    return last.content if isinstance(last, UserPromptPart) else None
 
 
 def _facts(conversation: Conversation) -> RunFacts:

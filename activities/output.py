@@ -127,13 +127,15 @@ class Output:
             names = ", ".join(map(repr, self._tools))
             raise InvalidOutput(f"Plain text responses are not permitted: answer by calling {names}.")
         value = await self._validated(ctx, text)
+        if value == text:
+            return PlannedOutput(text=True)
         return PlannedOutput(value=value if isinstance(value, str) else pydantic_core.to_jsonable_python(value))
 
     def load(self, output: PlannedOutput, response: ModelResponse) -> Any:
         """The Python object of an output that was valid."""
         part = next((call for call in response.tool_calls if call.tool_call_id == output.tool_call_id), None)
         if part is None:
-            return output.value
+            return response.text if output.text else output.value
         return self._tools[part.tool_name].adapter.validate_json(pydantic_core.to_json(output.value))
 
     async def _validated(self, ctx: RunContext[Any], value: JsonValue) -> Any:

@@ -32,7 +32,8 @@ class Strict(BaseModel):
 class Wire(BaseModel):
     """Sent by our own workers: an unknown field comes from a newer release and is ignored."""
 
-    model_config = ConfigDict(extra="ignore")
+    # JSON has no NaN; pydantic would write null, which a model takes for "nothing".
+    model_config = ConfigDict(extra="ignore", ser_json_inf_nan="strings")
 
     def to_json(self) -> bytes:
         """The fields that differ from their defaults, as compact JSON."""
@@ -418,9 +419,16 @@ class PlannedCall(Wire):
 
 
 class PlannedOutput(Wire):
-    """A valid output that the model gave; the run ends with it once every call of its step has a result."""
+    """A valid output that the model gave; the run ends with it once every call of its step has a result.
 
-    value: JsonValue
+    Attributes:
+        text: The output is the response's own text, to the letter, which is not sent twice.
+        value: The output otherwise.
+        tool_call_id: The call of the output tool that gave it.
+    """
+
+    text: bool = False
+    value: JsonValue = None
     tool_call_id: str | None = None
 
 
@@ -462,14 +470,18 @@ class StepPlan(Wire):
 
 
 class RunFacts(Wire):
-    """What stays the same for a whole run, sent to a worker once and found again by the query `context`."""
+    """What stays the same for a whole run, sent to a worker once and found again by the query `context`.
+
+    Attributes:
+        prompt_at: Which message ends in the prompt that the run was started with; None for a run without one.
+    """
 
     agent: str
     model: str | None = None
     model_settings: JsonObject | None = None
     usage_limits: UsageLimits = UsageLimits()
     metadata: JsonObject = {}
-    prompt: str | list[UserContent] | None = None
+    prompt_at: int | None = None
 
 
 class DepsVersion(Wire):

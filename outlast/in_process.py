@@ -115,6 +115,8 @@ class InProcessRun:
     def __init__(self, agent: AgentSpec, toolset: AbstractToolset[Any], request: RunRequest) -> None:
         self._agent = agent
         self._toolset = toolset
+        prompt = request.prompt
+        self._prompt = prompt if prompt is None or isinstance(prompt, str) else list(prompt)
         self._tools = RunTools(agent, toolset)
         self._request = request
         self._machine = Machine(self._open())
@@ -137,7 +139,6 @@ class InProcessRun:
             model_settings=dict(request.model_settings) if request.model_settings else None,
             usage_limits=request.usage_limits,
             metadata=request.metadata,
-            prompt=request.prompt if request.prompt is None or isinstance(request.prompt, str) else list(request.prompt),
         )
         return RunState(run_key=uuid.uuid4().hex, facts=facts, messages=messages)
 
@@ -316,7 +317,7 @@ class InProcessRun:
             model=self._agent.model_for(None),
             usage=state.usage,
             usage_limits=request.usage_limits,
-            prompt=state.facts.prompt,
+            prompt=self._prompt,
             messages=list(self._sync_messages()),
             run_step=step,
             run_id=state.run_key,

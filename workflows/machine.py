@@ -29,6 +29,7 @@ from outlast.contracts import (
     DepsVersion,
     Failed,
     PendingKind,
+    PlannedOutput,
     Position,
     Rejection,
     Resolve,
@@ -583,7 +584,7 @@ class Machine:
             return
         if state.calls or state.output is not None or state.output_retry is not None or state.steers:
             if state.output is not None and not state.steers:
-                self._finish(state.output.value)
+                self._finish(state.output)
                 return
             if state.paused and state.output is None:
                 return
@@ -703,8 +704,9 @@ class Machine:
         if self.state.ending is not None:
             self._finish_ending(self.state.ending)
 
-    def _finish(self, output: object) -> None:
+    def _finish(self, planned: PlannedOutput) -> None:
         state = self.state
+        output = parts.text(state.messages[-1]) if planned.text else planned.value
         self._close_step()
         state.ended = "completed"
         self._changed = True

@@ -48,3 +48,8 @@ def retry_prompt(content: str | list[JsonObject], *, tool_name: str | None, tool
     if tool_call_id is not None:
         part["tool_call_id"] = tool_call_id
     return part
+
+
+def text(response: JsonObject) -> str:
+    """All the text of a response."""
+    return "".join(part["content"] for part in response["parts"] if part["part_kind"] == "text")

@@ -369,7 +369,14 @@ def _open(arguments: tuple[Any, ...]) -> RunState:
         raise NotJson(
             "There is nothing to ask the model: give a `prompt`, or a `message_history` that ends in a request."
         )
-    facts = RunFacts.model_validate(given.model_dump(exclude={"deps", "message_history"}))
+    facts = RunFacts(
+        agent=given.agent,
+        model=given.model,
+        model_settings=given.model_settings,
+        usage_limits=given.usage_limits,
+        metadata=given.metadata,
+        prompt_at=None if given.prompt is None else len(messages) - 1,
+    )
     return RunState(
         run_key=workflow.info().first_execution_run_id,
         facts=facts,

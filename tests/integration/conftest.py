@@ -6,7 +6,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -39,11 +39,8 @@ class Host:
         """Start a worker; it stops with the test."""
         values = {"shutdown_grace": timedelta(seconds=1), "heartbeat_timeout": timedelta(seconds=5), **(settings or {})}
         plugin = OutlastPlugin(agents=agents, settings=Settings(**values))
-        worker = Worker(
-            self.client,
-            task_queue=self.task_queue,
-            **{"max_cached_workflows": 0, "plugins": [plugin], **options},
-        )
+        options = {"max_cached_workflows": 0, "plugins": [plugin], **options}
+        worker = Worker(self.client, task_queue=self.task_queue, **cast(Any, options))
         await self._stack.enter_async_context(worker)
         return worker
 
@@ -91,7 +88,13 @@ class Host:
 
     async def messages(self, run: WorkflowHandle[Any, Any]) -> list[dict[str, Any]]:
         """The conversation of a run."""
-        return (await run.query("messages"))["messages"]
+        messages: list[dict[str, Any]] = []
+        start: int | None = 0
+        while start is not None:
+            page = await run.query("messages", {"start": start})
+            messages += page["messages"]
+            start = page.get("next")
+        return messages
 
     async def close(self) -> None:
         """Stop the workers, and check every history: no failed task, and it replays, also in the strict sandbox."""
