@@ -93,6 +93,14 @@ def slow_sync(ctx: RunContext[Any], gate: str) -> str:
     return "slow_sync done"
 
 
+@agent.tool
+async def slow_executor(ctx: RunContext[Any], gate: str) -> str:
+    """The same in a thread of the event loop's executor, as libraries do it."""
+    _record(ctx)
+    await asyncio.to_thread(outside.pass_gate_sync, gate)
+    return "slow_executor done"
+
+
 @agent.tool(repeatable=False)
 async def once(ctx: RunContext[Any], gate: str) -> str:
     """Has its effect, then takes until the gate is open; must not be repeated."""
