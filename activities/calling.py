@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import random
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -15,6 +14,7 @@ import pydantic_core
 from pydantic import TypeAdapter
 
 from outlast.activities.planning import unknown_tool
+from outlast.activities.run_tools import StepTools
 from outlast.contracts import (
     MAX_PAYLOAD_BYTES,
     CallOutcome,
@@ -27,7 +27,7 @@ from outlast.contracts import (
 )
 from outlast.errors import ApprovalRequired, CallDeferred, FatalToolError, ModelRetry, TransientToolError
 from outlast.messages import JsonObject
-from outlast.toolsets.abstract import ToolsetTool
+from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
 from outlast.toolsets.context import RunContext
 from outlast.toolsets.returns import ToolReturn
 from outlast.toolsets.validation import Invalid, validate_args
@@ -67,7 +67,7 @@ class Call:
     deps_adapter: TypeAdapter[Any] | None = None
 
 
-async def execute_call(call: Call, ctx: RunContext[Any], tools: Mapping[str, ToolsetTool]) -> CallOutcome:
+async def execute_call(call: Call, ctx: RunContext[Any], offered: StepTools) -> CallOutcome:
     """Run one attempt at a call.
 
     Returns:
@@ -77,9 +77,9 @@ async def execute_call(call: Call, ctx: RunContext[Any], tools: Mapping[str, Too
         AttemptFailed: A repeatable call failed in a way that another attempt may mend.
         asyncio.CancelledError: The call was cancelled from outside.
     """
-    tool = tools.get(call.tool_name)
+    tool = offered.tools.get(call.tool_name)
     if tool is None:
-        return Retried(content=unknown_tool(call.tool_name, tools), reason="unknown_tool")
+        return Retried(content=unknown_tool(call.tool_name, offered.tools), reason="unknown_tool")
     try:
         checked = await validate_args(tool, call.args, ctx)
     except (CallDeferred, ApprovalRequired) as deferral:
@@ -87,18 +87,20 @@ async def execute_call(call: Call, ctx: RunContext[Any], tools: Mapping[str, Too
     if isinstance(checked, Invalid):
         return Retried(content=checked.errors, reason="arguments")
     before = _dump_deps(call, ctx)
-    outcome = await _run(call, ctx, tool, checked.args)
+    outcome = await _run(call, ctx, offered.toolset, tool, checked.args)
     if not isinstance(outcome, Transient) and (changed := _changed_deps(before, _dump_deps(call, ctx))):
         outcome = outcome.model_copy(update={"deps": changed})
     return outcome
 
 
-async def _run(call: Call, ctx: RunContext[Any], tool: ToolsetTool, args: dict[str, Any]) -> Any:
+async def _run(
+    call: Call, ctx: RunContext[Any], toolset: AbstractToolset[Any], tool: ToolsetTool[Any], args: dict[str, Any]
+) -> CallOutcome:
     timeout = float(call.policy.timeout)
     try:
         # Not `fail_after`: a TimeoutError of the tool's own is an error like any other, not the tool's timeout.
         with anyio.move_on_after(timeout) as scope:
-            result = await tool.toolset.call_tool(call.tool_name, args, ctx, tool)
+            result = await toolset.call_tool(call.tool_name, args, ctx, tool)
         if scope.cancelled_caught:
             return _timed_out(call)
         return await _returned(result)
@@ -122,7 +124,7 @@ def _timed_out(call: Call) -> CallOutcome:
     return Failed(error_type="Timeout", message=message.rstrip("."), known=False)
 
 
-def _raised(call: Call, ctx: RunContext[Any], tool: ToolsetTool, error: BaseException) -> CallOutcome:
+def _raised(call: Call, ctx: RunContext[Any], tool: ToolsetTool[Any], error: BaseException) -> CallOutcome:
     match error:
         case ModelRetry():
             return Retried(content=error.message)

@@ -20,7 +20,7 @@ from outlast.activities.calling import AttemptFailed, Call, execute_call, jitter
 from outlast.activities.conversation import Conversation, ConversationMoved, Conversations
 from outlast.activities.heartbeats import Heartbeats
 from outlast.activities.planning import call_ids, plan_step
-from outlast.activities.run_tools import RunTools
+from outlast.activities.run_tools import RunTools, StepTools
 from outlast.activities.spec import AgentSpec
 from outlast.contracts import (
     CallInput,
@@ -118,12 +118,12 @@ class Activities:
         try:
             delta = load_messages(data.position.delta)
             ctx = self._context(agent, data, conversation, [*conversation.messages[: data.position.base], *delta])
-            tools = await self._tools(agent, conversation, ctx)
+            offered = await self._tools(agent, conversation, ctx)
             facts = _facts(conversation)
             plan = await plan_step(
                 agent,
                 ctx,
-                tools,
+                offered.tools,
                 used_ids=call_ids(ctx.messages),
                 retries=data.retries,
                 model_override=facts.model,
@@ -173,9 +173,9 @@ class Activities:
             repeatable=data.repeatable,
             deps_adapter=agent.deps_adapter,
         )
-        tools = await self._tools(agent, conversation, ctx)
+        offered = await self._tools(agent, conversation, ctx)
         try:
-            outcome = await execute_call(call, ctx, tools)
+            outcome = await execute_call(call, ctx, offered)
         except AttemptFailed as failure:
             raise ApplicationError(
                 failure.message, type=failure.error_type, next_retry_delay=failure.retry_after
@@ -214,7 +214,7 @@ class Activities:
         except ConversationMoved as error:
             raise ApplicationError(str(error), type="ConversationMoved") from None
 
-    async def _tools(self, agent: AgentSpec, conversation: Conversation, ctx: RunContext[Any]) -> Any:
+    async def _tools(self, agent: AgentSpec, conversation: Conversation, ctx: RunContext[Any]) -> StepTools:
         if conversation.tools is None or conversation.tools.agent is not agent:
             conversation.tools = RunTools(agent)
         return await conversation.tools.for_step(ctx)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -9,6 +11,19 @@ import anyio
 from outlast.activities.spec import AgentSpec
 from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
 from outlast.toolsets.context import RunContext
+
+
+@dataclass(frozen=True)
+class StepTools:
+    """The tools of one step.
+
+    Attributes:
+        toolset: The outermost toolset, which every call goes through, so that no wrapper is passed by.
+        tools: What it offers, by name.
+    """
+
+    toolset: AbstractToolset[Any]
+    tools: Mapping[str, ToolsetTool[Any]]
 
 
 class RunTools:
@@ -19,19 +34,18 @@ class RunTools:
         self._toolset = extra or agent.toolset
         self._for_run: AbstractToolset[Any] | None = None
         self._step: int | None = None
-        self._tools: dict[str, ToolsetTool] = {}
+        self._step_tools: StepTools | None = None
         self._lock = anyio.Lock()
 
-    async def for_step(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool]:
-        """The tools of the step that `ctx` is in, by name."""
-        if self._step == ctx.run_step:
-            return self._tools
+    async def for_step(self, ctx: RunContext[Any]) -> StepTools:
+        """The tools of the step that `ctx` is in."""
+        if self._step_tools is not None and self._step == ctx.run_step:
+            return self._step_tools
         async with self._lock:
-            if self._step == ctx.run_step:
-                return self._tools
-            if self._for_run is None:
-                self._for_run = await self._toolset.for_run(ctx)
-            toolset = await self._for_run.for_run_step(ctx)
-            self._tools = await toolset.get_tools(ctx)
-            self._step = ctx.run_step
-        return self._tools
+            if self._step_tools is None or self._step != ctx.run_step:
+                if self._for_run is None:
+                    self._for_run = await self._toolset.for_run(ctx)
+                toolset = await self._for_run.for_run_step(ctx)
+                self._step_tools = StepTools(toolset, await toolset.get_tools(ctx))
+                self._step = ctx.run_step
+            return self._step_tools

@@ -185,7 +185,7 @@ class InProcessRun:
         open_calls = response.model_copy(update={"parts": unanswered})
         ctx = self._context(step=1)
         plan = await plan_response(
-            self._agent, ctx, await self._tools.for_step(ctx), open_calls, used_ids=set(), retries={}
+            self._agent, ctx, (await self._tools.for_step(ctx)).tools, open_calls, used_ids=set(), retries={}
         )
         for planned in plan.calls:
             if planned.settled is None:
@@ -258,7 +258,7 @@ class InProcessRun:
                 plan = await plan_step(
                     self._agent,
                     ctx,
-                    await self._tools.for_step(ctx),
+                    (await self._tools.for_step(ctx)).tools,
                     used_ids=call_ids(ctx.messages),
                     retries=data.retries,
                     settings_override=self._request.model_settings,

@@ -207,7 +207,7 @@ def _by_name(agents: Sequence[Hostable]) -> dict[str, AgentSpec]:
 def _check_converter(converter: DataConverter | None) -> None:
     if converter is None or lets_raw_values_pass(converter.payload_converter):
         return
-    name = type(converter.payload_converter).__name__
+    name = converter.payload_converter_class.__name__
     raise UserError(
         f"outlast writes its own JSON payloads, and the payload converter {name} would not let them pass: derive it "
         f"from temporalio.converter.CompositePayloadConverter, which hands a RawValue on as it is, and override its "

@@ -39,8 +39,9 @@ class Host:
         """Start a worker; it stops with the test."""
         values = {"shutdown_grace": timedelta(seconds=1), "heartbeat_timeout": timedelta(seconds=5), **(settings or {})}
         plugin = OutlastPlugin(agents=agents, settings=Settings(**values))
+        client = options.pop("client", self.client)
         options = {"max_cached_workflows": 0, "plugins": [plugin], **options}
-        worker = Worker(self.client, task_queue=self.task_queue, **cast(Any, options))
+        worker = Worker(client, task_queue=self.task_queue, **cast(Any, options))
         await self._stack.enter_async_context(worker)
         return worker
 
