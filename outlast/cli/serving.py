@@ -1,0 +1,49 @@
+"""`outlast worker`: a process that hosts an app's agents."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from dotenv import load_dotenv
+
+from outlast.agent import Agent
+from outlast.cli.loading import load_agents
+from outlast.cli.options import Options
+from outlast.logs import configure_logs
+from outlast.settings import Settings
+from outlast.worker import run_worker
+
+__all__ = ("worker",)
+
+
+def worker(app: str, /, *, options: Options | None = None) -> None:
+    """Host the agents of APP until SIGTERM or Ctrl-C, then let running calls finish.
+
+    Hosts every agent that has a name, at module level of APP. What `.env` sets is there before APP is loaded. Its log
+    goes to standard error: readable on a terminal, JSON Lines elsewhere and with --json, which also prints one line on
+    standard output once the worker listens.
+
+    Args:
+        app: A file (app.py) or a module (shop.agents).
+    """
+    options = options or Options()
+    load_dotenv(".env")
+    settings = Settings.load()
+    configure_logs(settings.log_level, as_json=True if options.json else None)
+    # Before there is an event loop: an app may start and end one of its own while it is imported.
+    agents = load_agents(app)
+    asyncio.run(_serve(agents, options, settings))
+
+
+async def _serve(agents: list[Agent[Any, Any]], options: Options, settings: Settings) -> None:
+    temporal = await options.connect()
+    ready = {
+        "agents": [agent.name for agent in agents],
+        "task_queue": settings.task_queue,
+        "address": temporal.service_client.config.target_host,
+        "namespace": temporal.namespace,
+        "pid": os.getpid(),
+    }
+    await run_worker(temporal, agents, settings=settings, on_ready=lambda: options.screen.answer(ready))
