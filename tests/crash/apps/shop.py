@@ -138,6 +138,7 @@ async def block(ctx: RunContext[Any], seconds: float) -> str:
     """Blocks the worker's event loop, as an async function must not."""
     _record(ctx)
     time.sleep(seconds)  # noqa: ASYNC251 - the mistake that the test is about
+    outside.record("block left")
     return "blocked"
 
 
