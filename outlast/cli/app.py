@@ -62,6 +62,7 @@ def main(arguments: Sequence[str]) -> ExitCode:
         screen.error("Usage", f"{error} See `outlast --help`.")
         return ExitCode.USAGE
     except KeyboardInterrupt:
+        screen.say("")
         return ExitCode.INTERRUPTED
     except OutlastError as error:
         screen.error(type(error).__name__, error.message)

@@ -20,11 +20,11 @@ from temporalio.client import Client as TemporalClient
 import outlast
 from outlast.cli.deciding import decide
 from outlast.cli.following import CallEnded, CallStarted, Waiting, follow
-from outlast.cli.looking import WaitingCall, look_at
+from outlast.cli.looking import look_at
 from outlast.cli.options import Json
 from outlast.cli.rendering import call_line
 from outlast.cli.running import ask_about, waiting_text
-from outlast.cli.screen import Labelled, Screen, printable, whole
+from outlast.cli.screen import Labelled, Screen, whole
 from outlast.cli.telling import call_ended, call_started
 from outlast.cli.worker_process import WorkerProcess
 from outlast.client import WORKFLOW_TYPE, Client, Run
@@ -44,7 +44,7 @@ PATIENCE_SECONDS = 300
 
 async def demo(
     *,
-    ui: Annotated[bool, Parameter(negative=())] = False,
+    ui: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
     json: Json = False,
 ) -> None:
     """See it work: a refund waits for a person, and its worker dies meanwhile.
@@ -196,15 +196,11 @@ class _Demo:
         self._say("worker", f"process {worker.pid} starts, and learns of the run from the server")
         seen = await look_at(client, run.id)
         if self.screen.asks:
-            await self._ask(client, call)
+            self.decided = await ask_about(client, self.screen, seen, call)
         else:
             self._say("approve", "Nobody is at a terminal to ask, so this demo approves by itself.")
             state = await decide(client, seen, "approve", call.tool_call_id, digest=call.digest, by="outlast demo")
             self.decided = state.state
-
-    async def _ask(self, client: Client, call: WaitingCall) -> None:
-        seen = await look_at(client, call.run_id)
-        await ask_about(client, self.screen, seen, call)
 
     def _conclude(self, link: str | None) -> None:
         look = [whole(link or "")]
@@ -268,7 +264,7 @@ def _table(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> Table:
 async def _until_told(screen: Screen, words: str) -> None:
     try:
         if screen.asks:
-            await screen.ask(printable(words))
+            await screen.ask(Labelled("", words))
         else:
             await asyncio.Event().wait()
     except asyncio.CancelledError:

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from outlast.cli.looking import WaitingCall
-from outlast.cli.screen import printable
+from outlast.cli.screen import Labelled, printable, whole
 from outlast.messages import JsonObject
 
 __all__ = ("ago", "call_line", "command", "kind_words", "waiting_calls")
@@ -65,22 +64,25 @@ def _waiting_call(call: WaitingCall, now: datetime | None) -> Iterator[Renderabl
     yield head
     sentence = printable(call.sentence or "")
     if sentence:
-        yield Padding(Text(sentence, style="yellow"), (0, 0, 0, 2))
+        yield _indented(Text(sentence, style="yellow"))
     if call.args is not None:
-        yield Padding(Text(call_line(call.tool_name, call.args)), (0, 0, 0, 2))
+        yield _indented(Text(call_line(call.tool_name, call.args)))
     if reason := call.metadata.get("reason"):
-        yield Padding(Text(printable(str(reason))), (0, 0, 0, 2))
+        yield _indented(Text(printable(str(reason))))
     for name, value in call.metadata.items():
         if name != "reason":
-            yield Padding(
-                Text(printable(f"{name}: {json.dumps(value, ensure_ascii=False)}"), style="dim"), (0, 0, 0, 2)
-            )
+            shown = printable(f"{name}: {json.dumps(value, ensure_ascii=False)}")
+            yield _indented(Text(shown, style="dim"))
     if call.expires_at is not None:
         until = call.expires_at.isoformat(sep=" ", timespec="seconds")
-        yield Padding(Text(f"until {until}", style="dim"), (0, 0, 0, 2))
+        yield _indented(Text(f"until {until}", style="dim"))
     for line in _answers(call):
-        yield Padding(Text(line, style="cyan"), (0, 0, 0, 2))
+        yield _indented(whole(line))
     yield ""
+
+
+def _indented(words: Text) -> RenderableType:
+    return Labelled("", words, indent=2)
 
 
 def _answers(call: WaitingCall) -> Iterator[str]:

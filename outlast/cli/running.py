@@ -65,29 +65,35 @@ async def run(
                 if seen.calls and not screen.asks:
                     return _left_waiting(screen, seen)
                 for call in seen.calls:
+                    screen.say(Labelled("waits", waiting_text(call), style="bold yellow"))
                     await ask_about(client, screen, seen, call)
             case _:
                 pass
     return await _ended(screen, started)
 
 
-async def ask_about(client: Client, screen: Screen, seen: Seen, call: WaitingCall) -> None:
-    """Ask the person at the terminal about a waiting call, and send what they say."""
-    screen.say(Labelled("waits", waiting_text(call), style="bold yellow"))
+async def ask_about(client: Client, screen: Screen, seen: Seen, call: WaitingCall) -> str | None:
+    """Ask the person at the terminal about a waiting call, and send what they say.
+
+    Returns:
+        What became of the call; None where there is no answer, or somebody else was faster.
+    """
     if call.kind != "approval":
         screen.say(waiting_calls([call]))
-        return
-    answer = await screen.ask("Approve? [y/n]")
+        return None
+    answer = await screen.ask(Labelled("you", "Approve? y runs it, n never does:", style="bold yellow"))
     while answer is not None and answer.lower() not in ("y", "yes", "n", "no"):
-        answer = await screen.ask("Please answer y (run it) or n (never run it):")
+        answer = await screen.ask(Labelled("", "Please type y or n:"))
     if answer is None:
         screen.note("No answer. The run waits; `outlast pending` shows what for.")
-        return
+        return None
     name = "approve" if answer.lower().startswith("y") else "deny"
     try:
-        await decide(client, seen, name, call.tool_call_id, **({"digest": call.digest} if name == "approve" else {}))
+        fields = {"digest": call.digest} if name == "approve" else {}
+        return (await decide(client, seen, name, call.tool_call_id, **fields)).state
     except DecisionRejected as rejected:
         screen.note(rejected.message)
+        return None
 
 
 def waiting_text(call: WaitingCall) -> Text:

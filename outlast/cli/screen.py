@@ -66,9 +66,12 @@ class Screen:
         else:
             self._err.print(f"[bold red]error[/]  {escape(printable(message))}")
 
-    async def ask(self, question: str) -> str | None:
+    async def ask(self, question: RenderableType) -> str | None:
         """The line that a person types, without blocking anything else; None at the end of input."""
-        self._out.print(question, end=" ")
+        with self._out.capture() as shown:
+            self._out.print(question)
+        sys.stdout.write(shown.get().rstrip("\n") + " ")
+        sys.stdout.flush()
         if os.name != "posix":
             return input()  # noqa: ASYNC250 -- nothing else can be done there
         loop = asyncio.get_running_loop()
@@ -89,20 +92,22 @@ class Labelled:
         label: At most nine characters.
         *words: Wrapped at the width of the terminal; but a `Text` with `no_wrap` is left whole, to be copied.
         style: Of the label.
+        indent: Columns for the label.
     """
 
-    def __init__(self, label: str, *words: str | Text, style: str = "bold") -> None:
+    def __init__(self, label: str, *words: str | Text, style: str = "bold", indent: int = INDENT) -> None:
+        self._indent = indent
         self._label = label
         self._words = [word if isinstance(word, Text) else Text(word) for word in words]
         self._style = style
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        label = Text(self._label.ljust(INDENT), style=self._style)
+        label = Text(self._label.ljust(self._indent), style=self._style)
         for word in self._words:
-            for line in [word] if word.no_wrap else word.wrap(console, max(20, options.max_width - INDENT)):
+            for line in [word] if word.no_wrap else word.wrap(console, max(20, options.max_width - self._indent)):
                 line.rstrip()
                 yield Text.assemble(label, line)
-                label = Text(" " * INDENT)
+                label = Text(" " * self._indent)
 
 
 def whole(text: str, style: str = "cyan") -> Text:

@@ -21,7 +21,7 @@ async def steer(run: str, content: Words, /, *, options: Options | None = None) 
         run: The run's ID.
         content: What the user says.
     """
-    await _tell(run, options, lambda told: told.steer(content), "The model reads it before its next step.")
+    await _tell(run, options, lambda told: told.steer(content), "Sent. The model reads it before its next step.")
 
 
 async def pause(run: str, /, *, by: Who = None, options: Options | None = None) -> None:
@@ -31,7 +31,12 @@ async def pause(run: str, /, *, by: Who = None, options: Options | None = None) 
         run: The run's ID.
         by: Who pauses it.
     """
-    await _tell(run, options, lambda told: told.pause(by=by), f"Paused. It goes on with: outlast resume {run}")
+    await _tell(
+        run,
+        options,
+        lambda told: told.pause(by=by),
+        f"Sent. What runs finishes, then it waits for: outlast resume {run}",
+    )
 
 
 async def resume(run: str, /, *, by: Who = None, options: Options | None = None) -> None:
@@ -41,7 +46,7 @@ async def resume(run: str, /, *, by: Who = None, options: Options | None = None)
         run: The run's ID.
         by: Who resumes it.
     """
-    await _tell(run, options, lambda told: told.resume(by=by), "Goes on.")
+    await _tell(run, options, lambda told: told.resume(by=by), "Sent. It goes on.")
 
 
 async def cancel(run: str, /, *, options: Options | None = None) -> None:
@@ -50,7 +55,7 @@ async def cancel(run: str, /, *, options: Options | None = None) -> None:
     Args:
         run: The run's ID.
     """
-    await _tell(run, options, lambda told: told.cancel(), "Cancelled: it ends once its running calls have stopped.")
+    await _tell(run, options, lambda told: told.cancel(), "Sent. It ends once its running calls have stopped.")
 
 
 async def _tell(run_id: str, options: Options | None, say: Callable[[Run], Awaitable[None]], said: str) -> None:

@@ -14,7 +14,7 @@ from outlast.messages import JsonObject
 
 __all__ = ("call_ended", "call_started", "cut")
 
-WIDTH = 140
+WIDTH = 110
 
 
 def call_started(happening: CallStarted) -> RenderableType:
