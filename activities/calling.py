@@ -7,7 +7,7 @@ import random
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pydantic_core
@@ -25,7 +25,14 @@ from outlast.contracts import (
     Returned,
     Transient,
 )
-from outlast.errors import ApprovalRequired, CallDeferred, FatalToolError, ModelRetry, TransientToolError
+from outlast.errors import (
+    ApprovalRequired,
+    CallDeferred,
+    FatalToolError,
+    ModelRetry,
+    TransientToolError,
+    single_cause,
+)
 from outlast.messages import JsonObject
 from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
 from outlast.toolsets.context import RunContext
@@ -99,22 +106,14 @@ async def _run(
     timeout = float(call.policy.timeout)
     try:
         # Not `fail_after`: a TimeoutError of the tool's own is an error like any other, not the tool's timeout.
-        with anyio.move_on_after(timeout) as scope:
-            result = await toolset.call_tool(call.tool_name, args, ctx, tool)
-        if scope.cancelled_caught:
-            return _timed_out(call)
-        return await _returned(result)
+        with anyio.move_on_after(timeout):
+            return _returned(await toolset.call_tool(call.tool_name, args, ctx, tool))
+        return _timed_out(call)
     except BaseExceptionGroup as group:
         # A task group inside the tool wraps what was raised in it.
-        return _raised(call, ctx, tool, _only(group))
+        return _raised(call, ctx, tool, single_cause(group))
     except (Exception, CallDeferred, ApprovalRequired) as error:
         return _raised(call, ctx, tool, error)
-
-
-def _only(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
 
 
 def _timed_out(call: Call) -> CallOutcome:
@@ -151,7 +150,7 @@ def _raised(call: Call, ctx: RunContext[Any], tool: ToolsetTool[Any], error: Bas
             raise error
 
 
-async def _returned(result: Any) -> CallOutcome:
+def _returned(result: Any) -> CallOutcome:
     returned = result if isinstance(result, ToolReturn) else ToolReturn(return_value=result)
     try:
         outcome = Returned(
@@ -192,7 +191,8 @@ def _dump_deps(call: Call, ctx: RunContext[Any]) -> Any:
 def _changed_deps(before: Any, after: Any) -> JsonObject:
     if not isinstance(before, dict) or not isinstance(after, dict):
         return {}
-    return {name: value for name, value in after.items() if name not in before or before[name] != value}
+    old, new = cast(JsonObject, before), cast(JsonObject, after)
+    return {name: value for name, value in new.items() if name not in old or old[name] != value}
 
 
 def jittered_backoff(backoff_seconds: float, attempt: int) -> timedelta:
@@ -205,4 +205,3 @@ def mask(message: str) -> str:
     """An error's text for a model or a history: cut, and without what looks like a secret."""
     shown = _SECRET.sub(lambda match: f"{match[1]}{match[2]}***", message)
     return shown if len(shown) <= MESSAGE_CHARS else f"{shown[:MESSAGE_CHARS]}…"
-

@@ -154,4 +154,3 @@ class Conversations:
                 return
             conversation.extend(page.messages)
             start = len(conversation.messages)
-

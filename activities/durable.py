@@ -36,7 +36,7 @@ from outlast.contracts import (
     call_digest,
 )
 from outlast.errors import OutlastError, ProviderError, RunError, UserError
-from outlast.messages import ModelMessage, UserContent, UserPromptPart, load_messages
+from outlast.messages import ModelMessage, UserPromptPart, load_messages
 from outlast.payloads import PayloadTooLarge, json_bytes, to_raw
 from outlast.toolsets.context import RunContext
 
@@ -99,9 +99,7 @@ class Activities:
             return await self.model(arguments[0])
         if activity_type.startswith("tool:"):
             return await self.tool(arguments[0])
-        raise ApplicationError(
-            f"No activity {activity_type!r} is registered on this worker.", type="NotFoundError"
-        )
+        raise ApplicationError(f"No activity {activity_type!r} is registered on this worker.", type="NotFoundError")
 
     # --- one model request ---------------------------------------------------------------------------------------
 
@@ -146,15 +144,16 @@ class Activities:
         data = CallInput.model_validate_json(json_bytes(argument))
         if data.agent not in self.agents and not data.repeatable:
             # Temporal gives the call one attempt, and nothing has happened yet.
-            return to_raw(Transient(error_type="UnknownAgent", message=self._unknown(data.agent), retry_after=5).to_json())
+            nobody = Transient(error_type="UnknownAgent", message=self._unknown(data.agent), retry_after=5)
+            return to_raw(nobody.to_json())
         agent = self._agent(data.agent)
         with self.heartbeats.beating():
             return await _unless_shut_down(self._tool(agent, data))
 
     async def _tool(self, agent: AgentSpec, data: CallInput) -> RawValue:
         if data.approved_digest is not None and data.approved_digest != call_digest(data.tool_name, data.args):
-            outcome: Any = Failed(error_type="DigestMismatch", message="These are not the arguments that were approved.")
-            return to_raw(outcome.to_json())
+            message = "These are not the arguments that were approved."
+            return to_raw(Failed(error_type="DigestMismatch", message=message).to_json())
         conversation = await self._open(data.run_key, data.position)
         messages = conversation.messages[: data.position.base]
         ctx = self._context(agent, data, conversation, messages)
@@ -245,7 +244,7 @@ def _named(name: str, method: Callable[[Any], Awaitable[RawValue]]) -> Callable[
     return activity.defn(name=name)(run)
 
 
-def _prompt(facts: RunFacts, messages: list[ModelMessage]) -> str | list[UserContent] | None:
+def _prompt(facts: RunFacts, messages: list[ModelMessage]) -> str | list[Any] | None:
     """What the run was started with."""
     if facts.prompt_at is None or facts.prompt_at >= len(messages):
         return None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pydantic_core
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import PydanticUndefinedAnnotation, TypeAdapter, ValidationError
 
 from outlast.contracts import PlannedOutput
 from outlast.errors import ModelRetry, UserError
@@ -77,7 +77,7 @@ class Output:
     """
 
     def __init__(self, output_type: Any = str) -> None:
-        types = list(output_type) if isinstance(output_type, Sequence) and not isinstance(output_type, str) else [output_type]
+        types: list[Any] = list(cast("Sequence[Any]", output_type)) if _is_list(output_type) else [output_type]
         self.allows_deferred = DeferredToolRequests in types
         types = [one for one in types if one is not DeferredToolRequests]
         if not types:
@@ -90,7 +90,7 @@ class Output:
             raise UserError(f"Two output types have the same name: {', '.join(names)}. Rename one of the classes.")
         try:
             self._tools = {name: _OutputTool(name, one) for name, one in zip(names, structured, strict=True)}
-        except pydantic_core.PydanticUndefinedAnnotation as error:
+        except PydanticUndefinedAnnotation as error:
             raise UserError(f"The output type cannot be built yet: {error}. Define it before the agent.") from None
         self.validators: list[OutputValidator] = []
 
@@ -138,7 +138,7 @@ class Output:
             return response.text if output.text else output.value
         return self._tools[part.tool_name].adapter.validate_json(pydantic_core.to_json(output.value))
 
-    async def _validated(self, ctx: RunContext[Any], value: JsonValue) -> Any:
+    async def _validated(self, ctx: RunContext[Any], value: Any) -> Any:
         for validator in self.validators:
             try:
                 takes_ctx = len(inspect.signature(validator).parameters) > 1
@@ -148,6 +148,10 @@ class Output:
             except ModelRetry as retry:
                 raise InvalidOutput(retry.message) from None
         return value
+
+
+def _is_list(output_type: Any) -> bool:
+    return isinstance(output_type, Sequence) and not isinstance(output_type, str)
 
 
 def _type_name(output_type: Any) -> str:

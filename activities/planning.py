@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-
 from outlast.activities.output import NOT_EXECUTED, NOT_USED, PROCESSED, InvalidOutput
 from outlast.activities.spec import AgentSpec
 from outlast.contracts import (
@@ -22,7 +21,7 @@ from outlast.contracts import (
     StepPlan,
 )
 from outlast.errors import ApprovalRequired, CallDeferred, UnexpectedModelBehavior
-from outlast.messages import JsonObject, ModelMessage, ModelResponse, ToolCallPart, dump_message
+from outlast.messages import ModelMessage, ModelResponse, ToolCallPart, dump_message
 from outlast.models.model import ModelRequestParameters
 from outlast.toolsets.abstract import ToolsetTool
 from outlast.toolsets.context import RunContext
@@ -47,10 +46,13 @@ async def plan_step(
     """Ask the model once, and plan its answer.
 
     Args:
+        agent: Whose step this is.
         ctx: The run; `ctx.messages` ends in the request that is sent.
         tools: The tools of this step, by name.
         used_ids: The call IDs that the run used before.
         retries: Retries used, by tool name.
+        model_override: Name of the model that the run asks for.
+        settings_override: Model settings that the run asks for.
 
     Raises:
         ProviderError: The model provider failed.

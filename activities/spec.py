@@ -15,29 +15,42 @@ from outlast.toolsets.settings import ToolSettings
 
 
 class AgentSpec(Protocol):
-    """An agent, as a worker or the in-process engine sees it.
-
-    Attributes:
-        toolset: All of the agent's toolsets in one.
-        tool_settings: What holds for every tool whose own settings and toolset do not say otherwise.
-        model_attempts: Most attempts at one model request.
-        output_retries: How often the model may give an invalid output.
-    """
+    """An agent, as a worker or the in-process engine sees it."""
 
     @property
-    def name(self) -> str | None: ...
+    def name(self) -> str | None:
+        """What runs are started with."""
+        ...
+
     @property
-    def toolset(self) -> AbstractToolset[Any]: ...
+    def toolset(self) -> AbstractToolset[Any]:
+        """All of the agent's toolsets in one."""
+        ...
+
     @property
-    def output(self) -> Output: ...
+    def output(self) -> Output:
+        """What a run may end with."""
+        ...
+
     @property
-    def tool_settings(self) -> ToolSettings: ...
+    def tool_settings(self) -> ToolSettings:
+        """What holds for every tool whose own settings and toolset do not say otherwise."""
+        ...
+
     @property
-    def model_attempts(self) -> int: ...
+    def model_attempts(self) -> int:
+        """Most attempts at one model request."""
+        ...
+
     @property
-    def output_retries(self) -> int: ...
+    def output_retries(self) -> int:
+        """How often the model may give an invalid output."""
+        ...
+
     @property
-    def deps_adapter(self) -> TypeAdapter[Any] | None: ...
+    def deps_adapter(self) -> TypeAdapter[Any] | None:
+        """Reads and writes the deps of durable runs; None where there is no `deps_type`."""
+        ...
 
     def model_for(self, override: str | None) -> Model:
         """The model of a run: the agent's own, or the one that the run names."""

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from outlast.toolsets.tool import Tool
 OutputT = TypeVar("OutputT", default=str)
 F = TypeVar("F", bound=Callable[..., Any])
 
-Instructions: TypeAlias = str | Callable[..., str | None | Awaitable[str | None]]
+Instructions: TypeAlias = str | Callable[..., str | Awaitable[str | None] | None]
 Toolset: TypeAlias = AbstractToolset[Any] | ToolsetFunction
 
 
@@ -118,7 +118,9 @@ class Agent(Generic[DepsT, OutputT]):
         if name is not None and (not name.strip() or ":" in name):
             raise UserError(f"An agent's name is not empty and has no colon, got {name!r}: write name='support'.")
         if model_attempts < 1:
-            raise UserError(f"`model_attempts` is a whole number from 1, got {model_attempts!r}: 1 means no second try.")
+            raise UserError(
+                f"`model_attempts` is a whole number from 1, got {model_attempts!r}: 1 means no second try."
+            )
         if output_retries < 0:
             raise UserError(f"`output_retries` is a whole number from 0, got {output_retries!r}.")
         self.name = name
@@ -132,8 +134,10 @@ class Agent(Generic[DepsT, OutputT]):
         self._model_settings = load_settings(model_settings)
         self._prepare_tools = prepare_tools
         self._instructions: list[Instructions] = (
-            [] if instructions is None
-            else [instructions] if isinstance(instructions, str) or callable(instructions)
+            []
+            if instructions is None
+            else [instructions]
+            if isinstance(instructions, str) or callable(instructions)
             else list(instructions)
         )
         self._function_toolset: FunctionToolset[DepsT] = FunctionToolset(tools=list(tools), id=name)
@@ -209,7 +213,7 @@ class Agent(Generic[DepsT, OutputT]):
         toolsets: Sequence[Toolset] | None = None,
         tools: Sequence[Tool | Callable[..., Any]] | None = None,
         **deps: Any,
-    ) -> Iterator[None]:
+    ) -> Generator[None]:
         """Replaces parts of the agent inside the block, whatever a run is given.
 
         Args:
@@ -244,7 +248,7 @@ class Agent(Generic[DepsT, OutputT]):
         message_history: Sequence[ModelMessage] | None = None,
         deferred_tool_results: DeferredToolResults | None = None,
         model: Model | str | None = None,
-        deps: DepsT = cast(Any, None),
+        deps: DepsT | None = None,
         model_settings: ModelSettings | None = None,
         usage_limits: UsageLimits | None = None,
         toolsets: Sequence[Toolset] | None = None,
@@ -366,7 +370,9 @@ class Agent(Generic[DepsT, OutputT]):
             UserError: It has no name, or its deps cannot be written as JSON.
         """
         if self.name is None:
-            raise UserError("A durable agent needs a name, which runs are started with: write Agent(…, name='support').")
+            raise UserError(
+                "A durable agent needs a name, which runs are started with: write Agent(…, name='support')."
+            )
         _ = self.deps_adapter
         return RunnableAgent(self)
 
@@ -400,48 +406,60 @@ class RunnableAgent:
 
     @property
     def name(self) -> str | None:
+        """What runs are started with."""
         return self.agent.name
 
     @property
     def toolset(self) -> AbstractToolset[Any]:
+        """All of the agent's toolsets in one."""
         return self.agent.combined_toolset()
 
     @property
     def output(self) -> Output:
+        """What a run may end with."""
         return self._output or self.agent.output
 
     @property
     def tool_settings(self) -> ToolSettings:
+        """What holds for every tool whose own settings and toolset do not say otherwise."""
         return self.agent.tool_settings
 
     @property
     def model_attempts(self) -> int:
+        """Most attempts at one model request."""
         return self.agent.model_attempts
 
     @property
     def output_retries(self) -> int:
+        """How often the model may give an invalid output."""
         return self.agent.output_retries
 
     @property
     def deps_adapter(self) -> TypeAdapter[Any] | None:
+        """Reads and writes the deps of durable runs; None where there is no `deps_type`."""
         return self.agent.deps_adapter
 
     def model_for(self, override: str | None) -> Model:
+        """The model of a run: the agent's own, or the one that the run names."""
         return self.agent.model_for_run(infer_model(override) if override is not None else self._model)
 
     def settings_for(self, override: Mapping[str, Any] | None) -> ModelSettings:
+        """The model settings of a run: the agent's own, and single ones that the run overrides."""
         return merge_settings(self.agent.model_settings, load_settings(override))
 
     async def instructions_for(self, ctx: RunContext[Any]) -> str | None:
+        """The agent's instructions for one step."""
         return await self.agent.render_instructions(ctx)
 
 
 def _toolset(toolset: Toolset) -> AbstractToolset[Any]:
     if isinstance(toolset, AbstractToolset):
-        return toolset
+        return cast("AbstractToolset[Any]", toolset)
     if callable(toolset):
-        return DynamicToolset(toolset)
-    raise UserError(f"A toolset is an AbstractToolset, or a function of the run's context that returns one: {toolset!r}.")
+        return DynamicToolset[Any](toolset)
+    raise UserError(
+        f"A toolset is an AbstractToolset, or a function of the run's context that returns one: {toolset!r}."
+    )
 
 
 def _type_name(some_type: Any) -> str:

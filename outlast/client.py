@@ -439,8 +439,8 @@ def explain_rpc(error: RPCError, run_id: str) -> Exception:
             return UnknownRun(f"There is no run {run_id!r} in this namespace. `outlast pending` lists those that wait.")
         case RPCStatusCode.DEADLINE_EXCEEDED | RPCStatusCode.CANCELLED:
             return UserError(
-                f"No worker answered for the run {run_id!r}: start one with `outlast worker APP`. Decisions can be sent "
-                f"without one, and apply once it is back."
+                f"No worker answered for the run {run_id!r}: start one with `outlast worker APP`. Decisions can be "
+                f"sent without one, and apply once it is back."
             )
         case _:
             return UserError(f"The Temporal server refused: {error.message}")

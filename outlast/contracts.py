@@ -305,12 +305,10 @@ class CallPolicy(Wire):
 
 
 class _Outcome(Wire):
-    kind: str
-
     # What tells the members of a union apart is sent even though it is a default.
     @model_serializer(mode="wrap")
     def _with_kind(self, write: SerializerFunctionWrapHandler) -> JsonObject:
-        return {"kind": self.kind, **write(self)}
+        return {"kind": type(self).model_fields["kind"].default, **write(self)}
 
 
 class Returned(_Outcome):

@@ -8,7 +8,7 @@ What a tool raises to steer its call is not an error: `ModelRetry`, `CallDeferre
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 __all__ = (
     "AlreadyDecided",
@@ -42,6 +42,7 @@ __all__ = (
     "UnknownRun",
     "UsageLimitExceeded",
     "UserError",
+    "single_cause",
 )
 
 
@@ -249,3 +250,11 @@ class TransientToolError(ToolError):
 
 class FatalToolError(ToolError):
     """The call failed, its outcome is known, and trying again is pointless: the model is told."""
+
+
+def single_cause(error: BaseException) -> BaseException:
+    """What was raised inside a task group, where it was one thing alone; else the group itself."""
+    causes: list[BaseException] = [error]
+    while isinstance(causes[0], BaseExceptionGroup) and len(cast(Any, causes[0]).exceptions) == 1:
+        causes = list(cast(Any, causes[0]).exceptions)
+    return cast("BaseException", causes[0])

@@ -26,7 +26,7 @@ from outlast.contracts import (
     RunFacts,
     UsageLimits,
 )
-from outlast.errors import ModelRetry, ProviderError, RunError, UserError
+from outlast.errors import ModelRetry, ProviderError, RunError, UserError, single_cause
 from outlast.messages import (
     JsonObject,
     ModelMessage,
@@ -161,7 +161,7 @@ class InProcessRun:
                         self._execute(self._machine.apply(event), group)
                     group.cancel_scope.cancel()
             except BaseExceptionGroup as error:
-                raise _only(error) from None
+                raise single_cause(error) from None
         return self._ended()
 
     async def _begin(self, group: TaskGroup) -> None:
@@ -265,15 +265,11 @@ class InProcessRun:
                 )
             except ProviderError as error:
                 if not error.retryable or attempt == self._agent.model_attempts:
-                    return StepFailed(
-                        step=data.step, error_type="ModelRequestFailed", message=error.message, at=_now()
-                    )
+                    return StepFailed(step=data.step, error_type="ModelRequestFailed", message=error.message, at=_now())
                 wait = error.retry_after
                 await anyio.sleep(jittered_backoff(1.0, attempt).total_seconds() if wait is None else wait)
             except RunError as error:
-                return StepFailed(
-                    step=data.step, error_type=type(error).__name__, message=error.message, at=_now()
-                )
+                return StepFailed(step=data.step, error_type=type(error).__name__, message=error.message, at=_now())
             else:
                 self._output = plan.output
                 return StepPlanned(step=data.step, plan=plan, at=_now())
@@ -371,12 +367,6 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _only(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
-
-
 def _cancelled(command: Command) -> Event:
     match command:
         case RequestStep():
@@ -397,9 +387,7 @@ def _unanswered(history: Sequence[ModelMessage]) -> tuple[ModelResponse, list[To
     for message in reversed(history):
         if isinstance(message, ModelResponse):
             return message, [part for part in message.tool_calls if part.tool_call_id not in answered]
-        answered |= {
-            part.tool_call_id for part in message.parts if isinstance(part, ToolReturnPart | RetryPromptPart)
-        }
+        answered |= {part.tool_call_id for part in message.parts if isinstance(part, ToolReturnPart | RetryPromptPart)}
     return ModelResponse(parts=[]), []
 
 
@@ -415,7 +403,8 @@ def _decision(call_id: str, answer: Any) -> Decision:
             return Deny(tool_call_id=call_id, message=message)
         case _:
             raise UserError(
-                f"deferred_tool_results.approvals[{call_id!r}] is True, False, ToolApproved or ToolDenied, got {answer!r}."
+                f"deferred_tool_results.approvals[{call_id!r}] is True, False, ToolApproved or ToolDenied, "
+                f"got {answer!r}."
             )
 
 
@@ -431,4 +420,3 @@ def _outcome(answer: Any) -> Returned | Retried:
             )
         case _:
             return Returned(content=to_jsonable_python(answer))
-

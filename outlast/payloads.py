@@ -73,11 +73,13 @@ def read_arguments(arguments: tuple[Any, ...], *, default: JsonValue = None) -> 
     Raises:
         NotJson: More than one argument, or something that is not JSON.
     """
-    if not arguments:
-        return default
-    if len(arguments) > 1:
-        raise NotJson(f"Expected one JSON object as the only argument, got {len(arguments)} arguments.")
-    [value] = arguments
+    match arguments:
+        case ():
+            return default
+        case (value,):
+            pass
+        case _:
+            raise NotJson(f"Expected one JSON object as the only argument, got {len(arguments)} arguments.")
     if not isinstance(value, RawValue):
         return value
     try:

@@ -6,10 +6,11 @@ import asyncio
 import contextvars
 import dataclasses
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, cast
 
 from temporalio import activity
 from temporalio.api.enums.v1 import IndexedValueType
@@ -59,7 +60,9 @@ class Hostable(Protocol):
     """What can be hosted; `outlast.Agent` is."""
 
     @property
-    def name(self) -> str | None: ...
+    def name(self) -> str | None:
+        """What runs are started with."""
+        ...
 
     def durable(self) -> AgentSpec:
         """The agent as a worker hosts it.
@@ -118,31 +121,32 @@ class OutlastPlugin(ClientPlugin, WorkerPlugin):
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """Adds the workflow and the activities."""
-        client = config["client"]
+        options = cast("dict[str, Any]", config)
+        client: Client = options["client"]
         _check_converter(client.config(active_config=True)["data_converter"])
-        activities, dynamic = _without_dynamic(config.get("activities") or ())
-        executor = config.get("activity_executor")
+        activities, dynamic = _without_dynamic(options.get("activities") or ())
+        executor = options.get("activity_executor")
         hosted = Activities(
             agents=self._agents,
             conversations=Conversations(max_bytes=self.settings.conversation_cache_mb * 1024 * 1024),
             features=Features(heartbeat_seconds=self.settings.heartbeat_timeout.total_seconds()),
         )
-        config["activities"] = [*activities, *hosted.definitions(), _dynamic_activity(hosted, dynamic, executor)]
-        config["workflows"] = _with_agent_run(config.get("workflows") or ())
-        config["workflow_runner"] = _passing_outlast(config.get("workflow_runner"))
+        options["activities"] = [*activities, *hosted.definitions(), _dynamic_activity(hosted, dynamic, executor)]
+        options["workflows"] = _with_agent_run(options.get("workflows") or ())
+        options["workflow_runner"] = _passing_outlast(options.get("workflow_runner"))
         if dynamic is not None and not _is_async(dynamic):
-            config["interceptors"] = [*(config.get("interceptors") or ()), _ThreadHeartbeats()]
-        config["max_heartbeat_throttle_interval"] = min(
-            config.get("max_heartbeat_throttle_interval") or timedelta(seconds=60), timedelta(seconds=1)
+            options["interceptors"] = [*(options.get("interceptors") or ()), _ThreadHeartbeats()]
+        options["max_heartbeat_throttle_interval"] = min(
+            options.get("max_heartbeat_throttle_interval") or timedelta(seconds=60), timedelta(seconds=1)
         )
-        config["default_heartbeat_throttle_interval"] = min(
-            config.get("default_heartbeat_throttle_interval") or timedelta(seconds=30), timedelta(seconds=1)
+        options["default_heartbeat_throttle_interval"] = min(
+            options.get("default_heartbeat_throttle_interval") or timedelta(seconds=30), timedelta(seconds=1)
         )
-        config["sticky_queue_schedule_to_start_timeout"] = min(
-            config.get("sticky_queue_schedule_to_start_timeout") or timedelta(seconds=10), STICKY_TIMEOUT
+        options["sticky_queue_schedule_to_start_timeout"] = min(
+            options.get("sticky_queue_schedule_to_start_timeout") or timedelta(seconds=10), STICKY_TIMEOUT
         )
-        if not config.get("graceful_shutdown_timeout"):
-            config["graceful_shutdown_timeout"] = self.settings.shutdown_grace
+        if not options.get("graceful_shutdown_timeout"):
+            options["graceful_shutdown_timeout"] = self.settings.shutdown_grace
         self._hosted = hosted
         return config
 
@@ -152,7 +156,7 @@ class OutlastPlugin(ClientPlugin, WorkerPlugin):
             await next(worker)
 
     @asynccontextmanager
-    async def _serving(self, hosted: Activities, client: Client) -> AsyncIterator[None]:
+    async def _serving(self, hosted: Activities, client: Client) -> AsyncGenerator[None]:
         async with AsyncExitStack() as stack:
             if self._resources is not None:
                 hosted.resources = await stack.enter_async_context(self._resources())
@@ -166,8 +170,9 @@ class OutlastPlugin(ClientPlugin, WorkerPlugin):
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         """Adds the workflow."""
-        config["workflows"] = _with_agent_run(config.get("workflows") or ())
-        config["workflow_runner"] = _passing_outlast(config.get("workflow_runner"))
+        options = cast("dict[str, Any]", config)
+        options["workflows"] = _with_agent_run(options.get("workflows") or ())
+        options["workflow_runner"] = _passing_outlast(options.get("workflow_runner"))
         return config
 
     @asynccontextmanager
@@ -179,7 +184,7 @@ class OutlastPlugin(ClientPlugin, WorkerPlugin):
             [Replayer, AsyncIterator[WorkflowHistory]],
             AbstractAsyncContextManager[AsyncIterator[WorkflowReplayResult]],
         ],
-    ) -> AsyncIterator[AsyncIterator[WorkflowReplayResult]]:
+    ) -> AsyncGenerator[AsyncIterator[WorkflowReplayResult]]:
         """Changes nothing."""
         async with next(replayer, histories) as results:
             yield results
@@ -238,7 +243,7 @@ def _without_dynamic(
     named: list[Callable[..., Any]] = []
     dynamic: Callable[..., Any] | None = None
     for function in activities:
-        definition = activity._Definition.from_callable(function)  # pyright: ignore[reportPrivateUsage]
+        definition = cast(Any, activity)._Definition.from_callable(function)
         if definition is not None and definition.name is None:
             dynamic = function
         else:
@@ -247,13 +252,13 @@ def _without_dynamic(
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def _dynamic_activity(
     hosted: Activities, users_own: Callable[..., Any] | None, executor: Any
 ) -> Callable[[Sequence[RawValue]], Any]:
-    """outlast's dynamic activity, which hands everything that is not outlast's on to the user's own."""
+    """Outlast's dynamic activity, which hands everything that is not outlast's on to the user's own."""
 
     @activity.defn(dynamic=True)
     async def dynamic(arguments: Sequence[RawValue]) -> Any:
@@ -262,7 +267,7 @@ def _dynamic_activity(
         if _is_async(users_own):
             return await users_own(arguments)
         context = contextvars.copy_context()
-        return await asyncio.get_running_loop().run_in_executor(executor, context.run, users_own, arguments)
+        return await asyncio.get_running_loop().run_in_executor(executor, partial(context.run, users_own, arguments))
 
     return dynamic
 

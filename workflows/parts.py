@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from outlast.contracts import PlannedCall
 from outlast.messages import JsonObject, UserContent
 
 
@@ -18,9 +19,10 @@ def request(parts: Sequence[JsonObject]) -> JsonObject:
 
 def user_prompt(content: str | Sequence[UserContent]) -> JsonObject:
     """What the user says."""
-    if not isinstance(content, str):
-        content = [item if isinstance(item, str) else item.model_dump(mode="json") for item in content]
-    return {"part_kind": "user-prompt", "content": content}
+    if isinstance(content, str):
+        return {"part_kind": "user-prompt", "content": content}
+    items = [item if isinstance(item, str) else item.model_dump(mode="json") for item in content]
+    return {"part_kind": "user-prompt", "content": items}
 
 
 def tool_return(
@@ -38,6 +40,11 @@ def tool_return(
     if metadata is not None:
         part["metadata"] = metadata
     return part
+
+
+def failed_return(plan: PlannedCall, content: str) -> JsonObject:
+    """The result of a call that failed, or that was never made."""
+    return tool_return(plan.tool_name, plan.tool_call_id, content, outcome="failed")
 
 
 def retry_prompt(content: str | list[JsonObject], *, tool_name: str | None, tool_call_id: str | None) -> JsonObject:

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, TimeoutError, TimeoutType
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, TimeoutType
+from temporalio.exceptions import TimeoutError as ActivityTimeout
 from temporalio.workflow import ActivityCancellationType, ActivityConfig
 
 from outlast.workflows.commands import RequestStep, StartCall
@@ -97,11 +98,11 @@ def call_event(command: StartCall, error: BaseException, at: datetime) -> Event:
     }
     cause = error.cause if isinstance(error, ActivityError) else error
     match cause:
-        case TimeoutError(type=TimeoutType.START_TO_CLOSE):
+        case ActivityTimeout(type=TimeoutType.START_TO_CLOSE):
             return CallTimedOut(**which)
-        case TimeoutError(type=TimeoutType.HEARTBEAT):
+        case ActivityTimeout(type=TimeoutType.HEARTBEAT):
             return CallLost(reason="The worker was lost while the call ran", **which)
-        case TimeoutError(type=TimeoutType.SCHEDULE_TO_START):
+        case ActivityTimeout(type=TimeoutType.SCHEDULE_TO_START):
             return CallUnclaimed(**which)
         case ApplicationError(type="WorkerShutdown"):
             return CallLost(reason="The worker shut down before the call ended", **which)
@@ -118,12 +119,12 @@ def step_event(command: RequestStep, error: BaseException, at: datetime) -> Even
     step = command.input.step
     cause = error.cause if isinstance(error, ActivityError) else error
     match cause:
-        case TimeoutError(type=TimeoutType.START_TO_CLOSE):
+        case ActivityTimeout(type=TimeoutType.START_TO_CLOSE):
             minutes = int(MODEL_TIMEOUT.total_seconds() // 60)
             return StepFailed(
                 step=step, error_type="ModelRequestFailed", message=f"No answer within {minutes} minutes.", at=at
             )
-        case TimeoutError():
+        case ActivityTimeout():
             return StepLost(step=step, reason="the worker was lost during the model request", at=at)
         case ApplicationError(type="WorkerShutdown"):
             return StepLost(step=step, reason="the worker shut down during the model request", at=at)

@@ -16,7 +16,6 @@ from temporalio.exceptions import ApplicationError, FailureError
 from outlast.contracts import (
     DECISIONS,
     CallOutcome,
-    Decision,
     DepsVersion,
     Pause,
     RunFacts,
@@ -121,7 +120,8 @@ class AgentRun:
 
     @workflow.run
     @takes_json
-    async def run(self, *arguments: Any) -> RawValue:  # noqa: ARG002 - read in __init__
+    async def run(self, *arguments: Any) -> RawValue:
+        """Drive the run to its end; its input was read before the first signal, in `__init__`."""
         if self._machine is None:
             raise ApplicationError(self._invalid or "", type="InvalidInput", non_retryable=True)
         self._apply(Started(at=workflow.now()))
@@ -190,7 +190,7 @@ class AgentRun:
                 result_type=RawValue,
                 activity_id=activity_id,
                 summary=f"Step {data.step}",
-                **policy.model_options(command),
+                **cast(Any, policy.model_options(command)),
             )
             plan = StepPlan.model_validate_json(json_bytes(result))
             event: Event = StepPlanned(step=data.step, plan=plan, at=workflow.now())
@@ -225,7 +225,7 @@ class AgentRun:
                     result_type=RawValue,
                     activity_id=activity_id,
                     summary=summary,
-                    **policy.call_options(command),
+                    **cast(Any, policy.call_options(command)),
                 )
             json = json_bytes(result)
             event: Event = CallEnded(
@@ -260,7 +260,7 @@ class AgentRun:
         workflow.upsert_memo({"outlast": to_raw(views.pending_summary(state, workflow.now()).to_json())})
         if state.features.search_attributes:
             names = list(dict.fromkeys(call.plan.tool_name for call in state.calls.values() if call.held is not None))
-            workflow.upsert_search_attributes(
+            cast(Any, workflow).upsert_search_attributes(
                 [
                     AGENT.value_set(state.facts.agent),
                     STATE.value_set(views.run_state(state)),
@@ -290,12 +290,14 @@ class AgentRun:
     @workflow.query(description="What the run does, costs and waits for")
     @takes_json
     def status(self, *arguments: Any) -> RawValue:
+        """What the run does, costs and waits for."""
         _read_query("status", arguments, set())
         return _answer(views.status(self._state()))
 
     @workflow.query(description="The calls that wait for a decision")
     @takes_json
     def pending(self, *arguments: Any) -> RawValue:
+        """The calls that wait for a decision."""
         _read_query("pending", arguments, set())
         calls = [call.model_dump(mode="json", exclude_none=True) for call in views.pending(self._state())]
         return to_raw(to_json(calls))
@@ -303,12 +305,14 @@ class AgentRun:
     @workflow.query(description="The conversation, in pages: {start?, end?}")
     @takes_json
     def messages(self, *arguments: Any) -> RawValue:
+        """The conversation, in pages."""
         asked = _read_query("messages", arguments, {"start", "end"})
         return _answer(views.messages_page(self._state(), asked.get("start", 0), asked.get("end")))
 
     @workflow.query(description="What a worker must know of the run besides its conversation")
     @takes_json
     def context(self, *arguments: Any) -> RawValue:
+        """What a worker must know of the run besides its conversation."""
         _read_query("context", arguments, set())
         return to_raw(views.context_page(self._state()).to_json())
 
@@ -395,7 +399,8 @@ def _explain(error: NotJson | ValidationError) -> str:
     if isinstance(error, NotJson):
         return str(error)
     problems = [
-        f"`{'.'.join(map(str, problem['loc'])) or 'input'}`: {problem['msg']}, got {views.cut(repr(problem['input']), 100)}"
+        f"`{'.'.join(map(str, problem['loc'])) or 'input'}`: {problem['msg']}, "
+        f"got {views.cut(repr(problem['input']), 100)}"
         for problem in error.errors(include_url=False, include_context=False)
     ]
     return "; ".join(problems)
@@ -422,7 +427,7 @@ def _read_message(name: str, arguments: tuple[Any, ...], *, via: str, at: dateti
         case Pause(by=by):
             return Paused(by=by, at=at) if name == "pause" else Resumed(by=by, at=at)
         case _:
-            return Decided(decision=cast(Decision, message), via=via, keep=via == "signal", at=at)
+            return Decided(decision=message, via=via, keep=via == "signal", at=at)
 
 
 def _read_query(name: str, arguments: tuple[Any, ...], fields: set[str]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
-from datetime import timedelta
 from typing import Any, cast
 
 import anyio
@@ -37,8 +36,8 @@ class Host:
 
     async def serve(self, *agents: Agent[Any, Any], settings: dict[str, Any] | None = None, **options: Any) -> Worker:
         """Start a worker; it stops with the test."""
-        values = {"shutdown_grace": timedelta(seconds=1), "heartbeat_timeout": timedelta(seconds=5), **(settings or {})}
-        plugin = OutlastPlugin(agents=agents, settings=Settings(**values))
+        values = {"shutdown_grace": 1, "heartbeat_timeout": 5, **(settings or {})}
+        plugin = OutlastPlugin(agents=agents, settings=Settings.model_validate(values))
         client = options.pop("client", self.client)
         options = {"max_cached_workflows": 0, "plugins": [plugin], **options}
         worker = Worker(client, task_queue=self.task_queue, **cast(Any, options))

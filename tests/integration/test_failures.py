@@ -281,7 +281,11 @@ async def test_arguments_of_3_mb_are_told_to_the_model(host: Host) -> None:
 
 async def test_arguments_that_do_not_fit_and_tools_that_are_not_there_use_retries(host: Host) -> None:
     agent = calling(
-        [call("add", "a", x="one"), call("sub", "b"), ToolCallPart(tool_name="add", args="{not json", tool_call_id="c")],
+        [
+            call("add", "a", x="one"),
+            call("sub", "b"),
+            ToolCallPart(tool_name="add", args="{not json", tool_call_id="c"),
+        ],
         [ToolCallPart(tool_name="add", args='"{\\"x\\": 1}"', tool_call_id="d")],
     )
 

@@ -101,9 +101,7 @@ async def test_own_workflow_dynamic_activity_and_failure_types_still_work(host: 
 
 async def test_an_activity_type_that_nobody_has_is_told_as_temporal_does(host: Host) -> None:
     await host.serve(support(), workflows=[Unregistered])
-    run = await host.client.start_workflow(
-        Unregistered.run, id=f"own-{uuid.uuid4().hex}", task_queue=host.task_queue
-    )
+    run = await host.client.start_workflow(Unregistered.run, id=f"own-{uuid.uuid4().hex}", task_queue=host.task_queue)
     with pytest.raises(WorkflowFailureError) as caught:
         await run.result()
     cause = caught.value.cause.cause  # type: ignore[union-attr]

@@ -84,7 +84,9 @@ async def test_an_approved_call_runs_exactly_once(host: Host) -> None:
 
 
 async def test_an_approval_starts_its_call_while_a_sibling_still_waits(host: Host) -> None:
-    await host.serve(refunding([call("refund", "a", order_id=1), call("find", "b", order_id=2), call("refund", "c", order_id=3)]))
+    await host.serve(
+        refunding([call("refund", "a", order_id=1), call("find", "b", order_id=2), call("refund", "c", order_id=3)])
+    )
     run = await host.start("support")
     await host.pending(run, 2)
     await host.until(run, lambda status: status["usage"]["tool_calls"] == 1)
@@ -181,7 +183,9 @@ def _unapproved(ctx: RunContext[Any], tools: list[ToolDefinition]) -> list[ToolD
 
 
 async def test_external_and_deferred_calls_wait_for_their_results(host: Host) -> None:
-    lookup = ToolDefinition(name="lookup", parameters_json_schema={"type": "object", "properties": {"q": {"type": "string"}}})
+    lookup = ToolDefinition(
+        name="lookup", parameters_json_schema={"type": "object", "properties": {"q": {"type": "string"}}}
+    )
     agent = Agent(
         ScriptedModel([[call("lookup", "a", q="x"), call("ship", "b")], "Done."]),
         name="support",
@@ -327,7 +331,11 @@ async def test_instructions_and_settings_reach_the_model_and_not_the_history(hos
         asked.append(info)
         return ModelResponse(parts=[TextPart(content="Hello.")])
 
-    agent = Agent(FunctionModel(answer), name="support", instructions=["Be kind.", lambda ctx: f"Call them {ctx.metadata['name']}."])
+    agent = Agent(
+        FunctionModel(answer),
+        name="support",
+        instructions=["Be kind.", lambda ctx: f"Call them {ctx.metadata['name']}."],
+    )
     await host.serve(agent)
     run = await host.start("support", metadata={"name": "Ana"}, model_settings={"temperature": 0.5})
     await host.result(run)

@@ -13,14 +13,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.worker import Worker
+
 import outlast
 from outlast import Agent, RunContext, ScriptedModel, ToolCallPart, TransientToolError
 from outlast.plugin import OutlastPlugin
 from outlast.server import EmbeddedServer
 from outlast.settings import Settings
-from pydantic import BaseModel
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
-from temporalio.worker import Worker
 
 Scenario = Callable[[Client, str], Awaitable[WorkflowHandle[Any, Any]]]
 
@@ -66,8 +67,16 @@ def agent(name: str, *responses: Any) -> Agent[Any, Any]:
 
 AGENTS = [
     agent("plain", [call("look", "a")], [call("look", "a", page=2), call("nothing", "b"), call("look", "c", page="x")]),
-    agent("gate", [call("refund", "a", cents=1), call("refund", "b", cents=2), call("look", "c")], [call("refund", "a", cents=3)]),
-    agent("faults", [call("fail", "a"), call("busy", "b"), call("lose", "c")], [call("first", "d", page=1), call("first", "e", page=2), call("look", "f")]),
+    agent(
+        "gate",
+        [call("refund", "a", cents=1), call("refund", "b", cents=2), call("look", "c")],
+        [call("refund", "a", cents=3)],
+    ),
+    agent(
+        "faults",
+        [call("fail", "a"), call("busy", "b"), call("lose", "c")],
+        [call("first", "d", page=1), call("first", "e", page=2), call("look", "f")],
+    ),
     agent("exceeds", [call("fail", "a")], *[[call("look", page="x")]] * 3),
 ]
 

@@ -40,5 +40,5 @@ async def test_a_history_that_does_not_fit_the_code_is_noticed() -> None:
     """The tests above can fail: a history whose first activity has another ID does not replay."""
     path = next(path for path in HISTORIES if path.stem == "plain")
     changed = path.read_text(encoding="utf-8").replace("model:1", "model:7")
-    with pytest.raises(Exception, match="(?i)nondeterminism"):
+    with pytest.raises(Exception, match=r"(?i)nondeterminism"):
         await Replayer(workflows=[AgentRun]).replay_workflow(WorkflowHistory.from_json("changed", changed))
