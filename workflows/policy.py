@@ -33,16 +33,9 @@ GRACE = timedelta(seconds=5)
 
 MAX_BACKOFF = timedelta(seconds=60)
 
-WORKER_SHUTDOWN = "WorkerShutdown"
-
-# These come to the run at once, apart from the attempts: the run decides what a loss means for each call.
-_NON_RETRYABLE = [
-    "TemporalTimeout:StartToClose",
-    "TemporalTimeout:Heartbeat",
-    "TemporalTimeout:ScheduleToStart",
-    WORKER_SHUTDOWN,
-    "PayloadsTooLarge",
-]
+# These come to the run at once, apart from the attempts: the run decides what a loss means for each call. A shutdown
+# is reported as not retryable by the worker itself, and time without a worker is never retried by the server.
+_NON_RETRYABLE = ["TemporalTimeout:StartToClose", "TemporalTimeout:Heartbeat", "PayloadsTooLarge"]
 
 
 def model_options(command: RequestStep) -> ActivityConfig:
