@@ -66,3 +66,20 @@ async def test_a_call_that_must_not_be_repeated_past_the_grace_period_waits_for_
     assert await stage.told(run) == [["once", "success", "it did"]]
     assert len(stage.outside.effects("once")) == 1
     await stage.assert_healthy(run)
+
+
+async def test_a_model_request_past_the_grace_period_is_made_again_by_another_worker_at_once(stage: Stage) -> None:
+    settings = {"shutdown_grace": GRACE_SECONDS, "heartbeat_timeout": LONG_HEARTBEAT_SECONDS}
+    first = await stage.start_worker(**settings)
+    run = await stage.start_run([["find", {"order": 1}]], {"gate": "asked", "calls": []})
+    await stage.effects("model:asked")
+    second = await stage.start_worker(**settings)
+    stopped = time.time()
+    first.terminate()
+    _, asked_again = await stage.effects("model:asked", 2)
+    assert asked_again.pid == second.pid
+    assert asked_again.at - stopped < GRACE_SECONDS + 5
+    stage.outside.open_gate("asked")
+    assert await stage.told(run) == [["find", "success", "order 1"]]
+    assert len(stage.outside.effects("find")) == 1
+    await stage.assert_healthy(run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import anyio
 import pytest
 
 from outlast.errors import RunCancelled, ToolRetriesExceeded
@@ -57,6 +58,29 @@ async def test_cancelling_a_run_ends_the_call_that_it_is_in(stage: Stage) -> Non
     assert stage.outside.effects("find") == []
     history = await stage.assert_healthy(run, crashed=False)
     assert activities_scheduled(history) == ["model:1", "call:slow_1_1"]
+
+
+async def test_cancelling_a_run_does_not_wait_for_a_thread(stage: Stage) -> None:
+    await stage.start_worker()
+    run = await stage.start_run([["slow_sync", {"gate": "never"}]])
+    await stage.effects("slow_sync")
+    await run.cancel()
+    with anyio.fail_after(5), pytest.raises(RunCancelled):
+        await run.result()
+    await stage.assert_healthy(run, crashed=False)
+
+
+async def test_a_run_cancelled_while_its_worker_is_dead_makes_no_call_again(stage: Stage) -> None:
+    first = await stage.start_worker()
+    run = await stage.start_run([["slow", {"gate": "never"}]])
+    await stage.effects("slow")
+    first.kill()
+    await run.cancel()
+    await stage.start_worker()
+    with anyio.fail_after(20), pytest.raises(RunCancelled):
+        await run.result()
+    assert len(stage.outside.effects("slow")) == 1
+    await stage.assert_healthy(run)
 
 
 async def test_a_tool_that_always_fails_is_tried_three_times_and_the_model_is_told(stage: Stage) -> None:
