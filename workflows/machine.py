@@ -135,7 +135,7 @@ class Machine:
 
     # --- events --------------------------------------------------------------------------------------------------
 
-    def _handle(self, event: Event) -> None:  # noqa: C901, PLR0912 - one flat table of all events
+    def _handle(self, event: Event) -> None:
         match event:
             case Started():
                 pass
@@ -162,8 +162,8 @@ class Machine:
                 if call := self._ended_execution(event.tool_call_id, event.execution):
                     self._call_lost(call, event.reason, event.at)
             case CallUnclaimed():
-                if call := self._ended_execution(event.tool_call_id, event.execution):
-                    call.status = "ready"
+                # It never began: it is ready to start once more.
+                self._ended_execution(event.tool_call_id, event.execution)
             case CallCancelled():
                 if call := self._ended_execution(event.tool_call_id, event.execution):
                     self._call_lost(call, "The call was cancelled while it ran", event.at)
@@ -180,7 +180,7 @@ class Machine:
             case TimerFired():
                 self._timer_fired(event.name)
             case CancelRequested():
-                self._end("cancelled", "RunCancelled", "The run was cancelled.")
+                self._cancel()
             case _:
                 assert_never(event)
 
@@ -222,19 +222,16 @@ class Machine:
                 plan.retry.content, tool_name=plan.retry.tool_name, tool_call_id=plan.retry.tool_call_id
             )
             self._count_output_retry(str(plan.retry.content))
-        if self._usage_exceeded():
-            return
+        self._check_usage()
         for call in state.calls.values():
-            # One call may already have ended the run.
-            if state.ending is None:
-                self._begin(call, at)
+            self._begin(call, at)
 
     def _begin(self, call: Call, at: datetime) -> None:
         """Take a call of a fresh plan in: it is settled, it waits, or it is ready to start."""
         plan = call.plan
         if plan.settled is not None:
             self._outcome(call, plan.settled, 0, at)
-        elif plan.wait_for is not None:
+        elif plan.wait_for is not None and self.state.ending is None:
             call.gated = plan.wait_for == "approval"
             self._hold(call, plan.wait_for, plan.metadata, plan.json_schema, at)
 
@@ -243,7 +240,9 @@ class Machine:
             return
         self.state.step_losses += 1
         if self.state.step_losses > MAX_LOSSES:
-            self._fail("ModelRequestFailed", f"The worker was lost {MAX_LOSSES + 1} times in step {event.step}: {event.reason}")
+            self._fail(
+                "ModelRequestFailed", f"The worker was lost {MAX_LOSSES + 1} times in step {event.step}: {event.reason}"
+            )
 
     def _step_ended(self, step: int) -> bool:
         """Whether this is the end of the model request that is under way."""
@@ -253,10 +252,14 @@ class Machine:
         return under_way
 
     def _ended_execution(self, call_id: str, execution: int) -> Call | None:
-        """The call whose execution just ended, or None for one that is not under way any more."""
+        """The call whose execution just ended, or None for one that is not under way any more.
+
+        Unless what follows says otherwise, it may start again.
+        """
         call = self.state.calls.get(call_id)
         if call is None or call.status != "running" or call.execution != execution:
             return None
+        call.status = "ready"
         return call
 
     # --- how a call ends -----------------------------------------------------------------------------------------
@@ -292,7 +295,9 @@ class Machine:
         if not call.plan.output:
             state.usage += Usage(tool_calls=1)
         if state.step_bytes + size_bytes > STEP_BYTES:
-            self._done(call, parts.tool_return(name, call_id, _too_large(size_bytes, state.step_bytes), outcome="failed"))
+            self._done(
+                call, parts.tool_return(name, call_id, _too_large(size_bytes, state.step_bytes), outcome="failed")
+            )
             return
         state.step_bytes += size_bytes
         call.user_content = outcome.user_content
@@ -320,12 +325,12 @@ class Machine:
 
     def _transient(self, call: Call, outcome: Transient, at: datetime) -> None:
         call.transient += 1
-        if call.transient >= call.plan.policy.attempts or self.state.ending is not None:
+        if call.transient >= call.plan.policy.attempts:
             self._failed(call, outcome.error_type, outcome.message, at)
-            return
-        call.status = "backoff"
-        delay = timedelta(seconds=outcome.retry_after or call.plan.policy.backoff)
-        self._commands.append(StartTimer(name=_backoff(call), delay=delay))
+        elif self.state.ending is None:
+            call.status = "backoff"
+            delay = timedelta(seconds=outcome.retry_after or call.plan.policy.backoff)
+            self._commands.append(StartTimer(name=_backoff(call), delay=delay))
 
     def _timed_out(self, call: Call, at: datetime) -> None:
         message = f"Timed out after {call.plan.policy.timeout} seconds."
@@ -340,8 +345,6 @@ class Machine:
             self._unknown(call, reason, at)
         elif call.losses > MAX_LOSSES:
             self._failed(call, "WorkerLost", f"{reason}, {call.losses} times in a row.", at)
-        else:
-            call.status = "ready"
 
     def _errored(self, call: Call, error_type: str, message: str, at: datetime) -> None:
         if call.repeatable:
@@ -352,12 +355,12 @@ class Machine:
     def _failed(self, call: Call, error_type: str, message: str, at: datetime) -> None:
         """The call failed for good, and its outcome is known."""
         plan = call.plan
-        match plan.policy.on_error:
+        match plan.policy.on_error if self.state.ending is None else "tell_model":
             case "tell_model":
                 content = f"{error_type}: {message}"
-                self._done(call, parts.tool_return(plan.tool_name, plan.tool_call_id, content, outcome="failed"))
+                self._done(call, parts.failed_return(plan, content))
             case "fail_run":
-                self._done(call, parts.tool_return(plan.tool_name, plan.tool_call_id, message, outcome="failed"))
+                self._done(call, parts.failed_return(plan, message))
                 self._fail("ToolFailed", f"The tool {plan.tool_name!r} failed, {error_type}: {message}")
             case "ask":
                 self._ask(call, f"{error_type}: {message}", at, effect="failed")
@@ -367,8 +370,7 @@ class Machine:
         if call.plan.policy.on_unknown == "ask" and self.state.ending is None:
             self._ask(call, reason, at, effect="unknown")
             return
-        content = f"{reason}. The call may or may not have taken effect."
-        self._done(call, parts.tool_return(call.plan.tool_name, call.plan.tool_call_id, content, outcome="failed"))
+        self._done(call, parts.failed_return(call.plan, _maybe(reason)))
 
     def _ask(self, call: Call, reason: str, at: datetime, *, effect: str) -> None:
         metadata = {**call.plan.metadata, "reason": reason, "effect": effect, "executions": call.execution}
@@ -406,8 +408,6 @@ class Machine:
 
     def _apply_early(self, call: Call) -> None:
         """Decisions that came before the call waited, in the order in which they came, until one applies."""
-        if self.state.ending is not None:
-            return
         mine = [early for early in self.state.early if early.decision.get("tool_call_id") == call.plan.tool_call_id]
         for early in mine:
             if call.held is None:
@@ -515,7 +515,7 @@ class Machine:
                 f"{state.features.output_retries}. The last problem was: {problem}",
             )
 
-    def _usage_exceeded(self) -> bool:
+    def _check_usage(self) -> None:
         usage, limits = self.state.usage, self.state.facts.usage_limits
         new_calls = sum(call.plan.settled is None for call in self.state.calls.values())
         for what, count, limit in (
@@ -526,43 +526,46 @@ class Machine:
         ):
             if limit is not None and count > limit:
                 self._fail("UsageLimitExceeded", f"The run is at {count:,} {what}, and its limit is {limit:,}.")
-                return True
-        return False
+                return
 
     # --- ending --------------------------------------------------------------------------------------------------
 
     def _fail(self, error_type: str, message: str) -> None:
-        self._end("failed", error_type, message)
+        """Begin to end the run. A call that must not be repeated may still finish what it began."""
+        self._end(Ending(state="failed", error_type=error_type, message=message))
+        self._cancel_calls(also_unrepeatable=False)
 
-    def _end(self, ending: str, error_type: str, message: str) -> None:
-        """Begin to end the run: start nothing, drop what waits, cancel what may be cancelled, wait for the rest."""
+    def _cancel(self) -> None:
+        """Begin to end the run, now. Where it is failing already, the failure stands, and nothing is waited for."""
+        self._end(Ending(state="cancelled", error_type="RunCancelled", message="The run was cancelled."))
+        self._cancel_calls(also_unrepeatable=True)
+
+    def _end(self, ending: Ending) -> None:
         state = self.state
-        if state.ending is not None:
-            # A cancellation may follow a failure that still waits for its calls; the failure stands.
-            if ending == "cancelled":
-                self._cancel_running(everything=True)
-            return
-        state.ending = Ending.model_validate({"state": ending, "error_type": error_type, "message": message})
-        self._changed = True
-        if state.asking:
-            self._commands.append(CancelStep(step=state.step))
-        self._cancel_running(everything=ending == "cancelled")
+        if state.ending is None:
+            state.ending = ending
+            self._changed = True
+            if state.asking:
+                self._commands.append(CancelStep(step=state.step))
+
+    def _cancel_calls(self, *, also_unrepeatable: bool) -> None:
+        for call_id, call in self.state.calls.items():
+            if call.status == "running" and not call.cancelled and (also_unrepeatable or call.repeatable):
+                call.cancelled = True
+                self._commands.append(CancelCall(tool_call_id=call_id))
+
+    def _go_on_ending(self, ending: Ending) -> None:
+        """Start nothing, drop what waits, wait for what is under way; then write down what came of each call."""
+        state = self.state
         for call in state.calls.values():
             if call.status == "backoff":
                 self._commands.append(CancelTimer(name=_backoff(call)))
-            if call.status != "running":
-                call.status, call.held = "done", None
-
-    def _cancel_running(self, *, everything: bool) -> None:
-        """Where the run fails by itself, a call that must not be repeated may still finish what it began."""
-        for call_id, call in self.state.calls.items():
-            if call.status == "running" and (everything or call.repeatable):
-                self._commands.append(CancelCall(tool_call_id=call_id))
-
-    def _finish_ending(self, ending: Ending) -> None:
-        if self.state.asking or any(call.status == "running" for call in self.state.calls.values()):
+            if call.status in ("ready", "held", "backoff"):
+                self._done(call, parts.failed_return(call.plan, _why_dropped(call)))
+        if state.asking or any(call.status == "running" for call in state.calls.values()):
             return
-        self.state.ended = ending.state
+        self._close_step()
+        state.ended = ending.state
         if ending.state == "cancelled":
             self._commands.append(EndCancelled())
         else:
@@ -572,31 +575,22 @@ class Machine:
 
     def _advance(self) -> None:
         state = self.state
+        if state.ending is None and not state.asking:
+            self._go_on()
+        # What comes next may be what ends the run.
         if state.ending is not None:
-            self._settle_after_ending()
-            self._finish_ending(state.ending)
-            return
-        if state.asking:
-            return
+            self._go_on_ending(state.ending)
+
+    def _go_on(self) -> None:
+        state = self.state
         if any(call.status != "done" for call in state.calls.values()):
             if not state.paused:
                 self._start_ready()
-            return
-        if state.calls or state.output is not None or state.output_retry is not None or state.steers:
-            if state.output is not None and not state.steers:
-                self._finish(state.output)
-                return
-            if state.paused and state.output is None:
-                return
+        elif state.output is not None and not state.steers:
+            self._finish(state.output)
+        elif not state.paused:
             self._close_step()
-        if not state.paused:
             self._request_step()
-
-    def _settle_after_ending(self) -> None:
-        """Calls that came back while the run ends are not started again and wait for nobody."""
-        for call in self.state.calls.values():
-            if call.status in ("ready", "backoff", "held"):
-                call.status, call.held = "done", None
 
     def _start_ready(self) -> None:
         """Start what may start: sequential calls run alone, in their place in the order."""
@@ -679,9 +673,9 @@ class Machine:
         state, limit = self.state, self.state.facts.usage_limits.requests
         if limit is not None and state.usage.requests >= limit:
             self._fail(
-                "UsageLimitExceeded", f"The run has made {state.usage.requests:,} model requests, and its limit is {limit:,}."
+                "UsageLimitExceeded",
+                f"The run has made {state.usage.requests:,} model requests, and its limit is {limit:,}.",
             )
-            self._finish_ending_now()
             return
         if state.step_losses == 0:
             state.step += 1
@@ -699,10 +693,6 @@ class Machine:
                 heartbeat=timedelta(seconds=state.features.heartbeat_seconds),
             )
         )
-
-    def _finish_ending_now(self) -> None:
-        if self.state.ending is not None:
-            self._finish_ending(self.state.ending)
 
     def _finish(self, planned: PlannedOutput) -> None:
         state = self.state
@@ -758,6 +748,23 @@ def _reason(decision: Decision) -> str | None:
             return None
         case _:
             assert_never(decision)
+
+
+def _maybe(reason: str) -> str:
+    return f"{reason}. The call may or may not have taken effect."
+
+
+def _why_dropped(call: Call) -> str:
+    """What the conversation says of a call that the end of the run overtook."""
+    match call.held:
+        case Held(kind="unknown_outcome", metadata={"effect": "unknown", "reason": str(reason)}):
+            return _maybe(reason)
+        case Held(kind="unknown_outcome", metadata={"reason": str(reason)}):
+            return reason
+        case Held(kind="external" | "deferred"):
+            return "The run ended before its result came."
+        case _:
+            return "The call was not made: the run ended."
 
 
 def _backoff(call: Call) -> str:

@@ -40,6 +40,7 @@ class Call(Wire):
         losses: How often its worker was lost.
         transient: How often it said that nothing happened and it should be tried again.
         deps_version: Version of the deps that its execution started with.
+        cancelled: Its execution was told to stop, because the run ends.
         counted: It used one of its tool's retries.
         parts: What the model will see of it; empty until it is done.
         user_content: Further content that the model will see as a user prompt.
@@ -56,6 +57,7 @@ class Call(Wire):
     losses: int = 0
     transient: int = 0
     deps_version: int = 0
+    cancelled: bool = False
     counted: bool = False
     succeeded: bool = False
     parts: list[JsonObject] = []

@@ -1,0 +1,91 @@
+"""The rules of the run's state machine, one example each."""
+
+from __future__ import annotations
+
+from outlast.contracts import Returned, Transient
+from outlast.workflows.commands import CancelCall, CancelStep, CancelTimer, EndCancelled, Fail
+from tests.unit.workflows.driving import Driven, call
+
+# --- the end of a run ------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_run_writes_down_what_came_of_each_call() -> None:
+    """A conversation whose calls have no results can be continued with no provider, and hides what was done."""
+    run = Driven()
+    run.plans(call("a", on_error="fail_run"), call("b"), call("c", wait_for="approval"), call("d", wait_for="external"))
+    run.errs("a")
+    run.errs("b")
+    assert run.state.ended == "failed"
+    assert [(part["tool_call_id"], part["outcome"], part["content"]) for part in run.told] == [
+        ("a", "failed", "card declined"),
+        ("b", "failed", "ValueError: card declined"),
+        ("c", "failed", "The call was not made: the run ended."),
+        ("d", "failed", "The run ended before its result came."),
+    ]
+
+
+def test_an_unknown_outcome_is_not_glossed_over_when_the_run_ends() -> None:
+    run = Driven()
+    run.plans(call("a", repeatable=False))
+    run.is_lost("a")
+    run.cancels()
+    assert run.last(EndCancelled)
+    assert run.told_about("a")["content"] == (
+        "The worker was lost while the call ran. The call may or may not have taken effect."
+    )
+
+
+def test_a_run_that_fails_waits_for_a_call_that_must_not_be_repeated_and_cancels_the_others() -> None:
+    run = Driven()
+    run.plans(call("a", on_error="fail_run"), call("b"), call("c", repeatable=False))
+    run.errs("a")
+    assert run.last(CancelCall) == [CancelCall(tool_call_id="b")]
+    run.is_lost("b")
+    assert run.commands == []
+    run.returns("c", "sent")
+    assert run.last(Fail)
+    assert run.told_about("c")["content"] == "sent"
+
+
+def test_a_cancellation_cancels_each_call_once() -> None:
+    run = Driven()
+    run.plans(call("a", on_error="fail_run"), call("b"), call("c", repeatable=False))
+    run.errs("a")
+    run.cancels()
+    assert run.last(CancelCall) == [CancelCall(tool_call_id="c")]
+    run.cancels()
+    assert run.commands == []
+
+
+def test_the_call_whose_result_ends_the_run_is_not_cancelled() -> None:
+    """It is not under way any more: there is nothing to cancel."""
+    run = Driven(deps={"n": 0})
+    run.plans(call("a"), call("b"))
+    run.returns("a", n=1)
+    run.returns("b", n=2)
+    assert run.failure is not None
+    assert run.failure[0] == "DepsConflict"
+    assert not run.last(CancelCall)
+
+
+def test_a_cancelled_run_cancels_its_model_request_and_its_timers() -> None:
+    run = Driven()
+    run.cancels()
+    assert run.last(CancelStep) == [CancelStep(step=1)]
+    assert not run.last(EndCancelled)
+
+    run = Driven()
+    run.plans(call("a", repeatable=False))
+    run.ends("a", Transient(error_type="Busy", message="later", retry_after=30))
+    run.cancels()
+    assert run.last(CancelTimer) == [CancelTimer(name="backoff:a")]
+    assert run.last(EndCancelled)
+
+
+def test_a_cancellation_that_the_model_overtakes_makes_no_call() -> None:
+    run = Driven()
+    run.cancels()
+    run.plans(call("a"), call("b", settled=Returned(content="known")))
+    assert run.last(EndCancelled)
+    assert run.started == []
+    assert [part["content"] for part in run.told] == ["The call was not made: the run ended.", "known"]
