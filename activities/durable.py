@@ -14,7 +14,7 @@ from pydantic_core import from_json, to_json
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from outlast.activities.calling import AttemptFailed, Call, execute_call, jittered_backoff, mask
 from outlast.activities.conversation import Conversation, ConversationMoved, Conversations
@@ -282,8 +282,18 @@ async def _unless_shut_down(work: Awaitable[RawValue]) -> RawValue:
     except asyncio.CancelledError:
         details = activity.cancellation_details()
         if details is not None and details.worker_shutdown:
+            info = activity.info()
+            logger.warning(
+                "%s of run %s did not end within the grace period: it is handed back.",
+                info.activity_type,
+                info.workflow_id,
+            )
+            # Benign: nothing failed, so no stack trace is logged, and no failure counted.
             raise ApplicationError(
-                "The worker shut down before this ended.", type=WORKER_SHUTDOWN, non_retryable=True
+                "The worker shut down before this ended.",
+                type=WORKER_SHUTDOWN,
+                non_retryable=True,
+                category=ApplicationErrorCategory.BENIGN,
             ) from None
         raise
 

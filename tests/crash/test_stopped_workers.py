@@ -45,6 +45,8 @@ async def test_a_repeatable_call_past_the_grace_period_is_taken_up_by_another_wo
     assert (taken_up.pid, taken_up.attempt) == (second.pid, 2)
     assert taken_up.at - stopped < GRACE_SECONDS + 5
     assert await first.ended(within_seconds=10) == 0
+    assert f"tool:{tool} of run {run.id} did not end within the grace period" in first.log
+    assert "Traceback" not in first.log
     assert ("pass_gate_sync" in first.log) == (tool != "slow")
     stage.outside.open_gate("slow")
     assert await stage.told(run) == [[tool, "success", f"{tool} done"]]
