@@ -113,7 +113,7 @@ def _end_after_the_main_thread() -> None:
         return
     logger.warning("The process ends in spite of threads that are still busy: %s.", ", ".join(map(_where, busy)))
     with suppress(BaseException):
-        atexit._run_exitfuncs()
+        atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     with suppress(BaseException):
         logging.shutdown()
         sys.stdout.flush()
@@ -123,7 +123,7 @@ def _end_after_the_main_thread() -> None:
 
 def _main_thread_ended() -> bool:
     main = threading.main_thread()
-    frame = sys._current_frames().get(main.ident or 0)
+    frame = sys._current_frames().get(main.ident or 0)  # pyright: ignore[reportPrivateUsage]
     if frame is None or not main.is_alive():
         return True
     while frame.f_back is not None:
@@ -133,7 +133,7 @@ def _main_thread_ended() -> bool:
 
 
 def _where(thread: threading.Thread) -> str:
-    frame = sys._current_frames().get(thread.ident or 0)
+    frame = sys._current_frames().get(thread.ident or 0)  # pyright: ignore[reportPrivateUsage]
     if frame is None:
         return repr(thread.name)
     return f"{thread.name!r} in {frame.f_code.co_name} ({frame.f_code.co_filename}:{frame.f_lineno})"

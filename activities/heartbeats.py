@@ -127,7 +127,7 @@ class Heartbeats:
 
     def _report(self, late: float) -> None:
         who = f"The activity {name}" if (name := self._at_fault()) else f"Something ({self._all_names()})"
-        frame = sys._current_frames().get(self._loop_thread)
+        frame = sys._current_frames().get(self._loop_thread)  # pyright: ignore[reportPrivateUsage]
         where = "".join(traceback.format_stack(frame)[-3:]) if frame is not None else "unknown\n"
         logger.warning(
             "%s blocks the worker's event loop for %.0f s by now, and with it every other run on this worker. "

@@ -21,14 +21,13 @@ async def test_a_run_waits_for_its_approval_through_the_death_of_its_worker(stag
     run = await stage.start_run([["refund", {"cents": 500}]])
     call = await stage.pending(run)
     first.kill()
-    decision = {"tool_call_id": call.tool_call_id, "digest": call.digest}
     if approved == "while no worker is there":
-        await stage.handle(run).signal("approve", decision)
+        await stage.handle(run).signal("approve", {"tool_call_id": call.tool_call_id, "digest": call.digest})
         second = await stage.start_worker()
     else:
         second = await stage.start_worker()
         assert await stage.pending(run) == call
-        assert (await run.approve(**decision)).state == "approved"
+        assert (await run.approve(call.tool_call_id, digest=call.digest)).state == "approved"
     assert await stage.told(run) == [["refund", "success", "refunded 500"]]
     [effect] = stage.outside.effects("refund")
     assert (effect.pid, effect.attempt) == (second.pid, 1)

@@ -16,7 +16,15 @@ import anyio
 from outlast.agent import Agent
 from outlast.connection import connect
 from outlast.errors import ModelRetry
-from outlast.messages import ModelMessage, ModelRequest, ModelResponse, RetryPromptPart, ToolCallPart, ToolReturnPart
+from outlast.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    RetryPromptPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from outlast.models.function import AgentInfo, FunctionModel
 from outlast.settings import Settings
 from outlast.toolsets.context import RunContext
@@ -48,7 +56,7 @@ async def follow_script(messages: list[ModelMessage], info: AgentInfo) -> Any:
 
 
 def _prompt(messages: list[ModelMessage]) -> str:
-    return next(part.content for part in messages[0].parts if part.part_kind == "user-prompt")
+    return next(str(part.content) for part in messages[0].parts if isinstance(part, UserPromptPart))
 
 
 def _told(messages: list[ModelMessage]) -> list[list[Any]]:
