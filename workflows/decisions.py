@@ -12,6 +12,7 @@ from outlast.contracts import (
     Decision,
     DecisionRecord,
     Deny,
+    PendingKind,
     Resolve,
     Retry,
     call_digest,
@@ -32,14 +33,14 @@ def fingerprint(decision: Decision) -> str:
     return hashlib.sha256(f"{decision.kind}{canonical_json(said)}".encode()).hexdigest()[:16]
 
 
-def held_digest(call: Call, *, unknown_outcome: bool) -> str:
+def held_digest(call: Call, kind: PendingKind) -> str:
     """The digest that a decision on this call is bound to.
 
-    A call of unknown outcome was approved before: another execution has a digest of its own, so that a late copy
-    of the first approval cannot authorise it.
+    An approval is good for one execution. Where another one is asked for, because the outcome of the last is unknown or
+    the tool asks again, the digest is of that execution alone, so that no approval from before it can authorise it.
     """
-    name = call.plan.tool_name
-    return call_digest(f"{name}#{call.execution + 1}" if unknown_outcome else name, call.args)
+    name, another = call.plan.tool_name, kind == "unknown_outcome" or call.approvals > 0
+    return call_digest(f"{name}#{call.execution + 1}" if another else name, call.args)
 
 
 def find_held(state: RunState, decision: Decision) -> tuple[Call, Held] | DecisionRecord:
@@ -64,7 +65,9 @@ def find_held(state: RunState, decision: Decision) -> tuple[Call, Held] | Decisi
         )
     waiting = [waiting_id for waiting_id, other in state.calls.items() if other.held is not None]
     if call is not None:
-        raise UnknownCall(f"Call {call_id!r} of {call.plan.tool_name!r} does not wait for a decision: it is {call.status}.")
+        raise UnknownCall(
+            f"Call {call_id!r} of {call.plan.tool_name!r} does not wait for a decision: it is {call.status}."
+        )
     raise UnknownCall(
         f"No call {call_id!r} waits in this run. "
         + (f"These wait: {', '.join(map(repr, waiting))}." if waiting else "No call waits for a decision.")
@@ -108,10 +111,11 @@ def _check_approval(state: RunState, call: Call, held: Held, decision: Approve) 
             f"Call {call_id!r} of {name!r} waits with the digest {held.digest}, and this decision is for "
             f"{decision.digest}. Look at the call again, and decide on what waits now."
         )
-    if held.kind == "unknown_outcome" and call.gated and decision.digest is None:
+    if decision.digest is None and call.approvals > 0:
+        effect = ", and may have taken effect" if held.kind == "unknown_outcome" else ""
         raise DigestMismatch(
-            f"Call {call_id!r} of {name!r} was approved and started before, and may have taken effect. To run it "
-            f"again, approve it with the digest {held.digest}; to give its result, send `resolve`."
+            f"Call {call_id!r} of {name!r} was approved and started before{effect}. To run it again, approve it with "
+            f"the digest {held.digest}; to give its result, send `resolve`."
         )
     if decision.override_args is not None:
         _check_size(state, decision.override_args)

@@ -41,6 +41,7 @@ from outlast.contracts import (
     StepInput,
     StepPlan,
     Transient,
+    call_digest,
     extend_digest,
 )
 from outlast.errors import DecisionRejected
@@ -400,18 +401,16 @@ class Machine:
     def _hold(
         self, call: Call, kind: PendingKind, metadata: JsonObject, json_schema: JsonObject | None, at: datetime
     ) -> None:
-        digest = decisions.held_digest(call, unknown_outcome=kind == "unknown_outcome")
+        digest = decisions.held_digest(call, kind)
         call.status = "held"
         call.held = Held(kind=kind, digest=digest, requested_at=at, metadata=metadata, json_schema=json_schema)
         self._changed = True
         self._apply_early(call)
 
     def _apply_early(self, call: Call) -> None:
-        """Decisions that came before the call waited, in the order in which they came, until one applies."""
+        """Decisions that came before the call waited, in the order in which they came: the first that fits applies."""
         mine = [early for early in self.state.early if early.decision.get("tool_call_id") == call.plan.tool_call_id]
         for early in mine:
-            if call.held is None:
-                break
             self.state.early.remove(early)
             decision = DECISIONS[early.name].model_validate(early.decision)
             self._decided(Decided(decision=decision, via=early.via, keep=False, at=early.at))
@@ -469,7 +468,8 @@ class Machine:
                     call.args = decision.override_args
                 call.approved, call.gated, call.status = True, True, "ready"
                 call.transient = call.losses = 0
-                call.approved_digest = decisions.held_digest(call, unknown_outcome=False)
+                call.approvals += 1
+                call.approved_digest = call_digest(name, call.args)
             case Deny():
                 message = decision.message or "The tool call was denied."
                 self._done(call, parts.tool_return(name, call_id, message, outcome="denied"))

@@ -37,6 +37,7 @@ class Call(Wire):
         args: What it runs with: as planned, or as a person edited them.
         execution: How often it was handed to a worker.
         gated: It was held for an approval at some time, so it is not repeatable unless its tool says so.
+        approvals: How often somebody approved it: each approval is good for one execution.
         losses: How often its worker was lost.
         transient: How often it said that nothing happened and it should be tried again.
         deps_version: Version of the deps that its execution started with.
@@ -53,6 +54,7 @@ class Call(Wire):
     execution: int = 0
     gated: bool = False
     approved: bool = False
+    approvals: int = 0
     approved_digest: str | None = None
     losses: int = 0
     transient: int = 0

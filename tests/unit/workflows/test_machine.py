@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.contracts import Returned, Transient
+from outlast.contracts import Deferred, Retried, Returned, Transient, call_digest
 from outlast.workflows.commands import CancelCall, CancelStep, CancelTimer, EndCancelled, Fail
 from tests.unit.workflows.driving import Driven, call
 
@@ -89,3 +89,76 @@ def test_a_cancellation_that_the_model_overtakes_makes_no_call() -> None:
     assert run.last(EndCancelled)
     assert run.started == []
     assert [part["content"] for part in run.told] == ["The call was not made: the run ended.", "known"]
+
+
+# --- one approval, one execution -------------------------------------------------------------------------------------
+
+
+def test_an_early_approval_needs_a_digest() -> None:
+    """Without one nobody can say what it approves: the call that comes may be another than its sender meant."""
+    run = Driven()
+    run.signals("approve", "a")
+    run.signals("approve", "a", digest=call_digest("find", {"x": 1}))
+    assert [rejection.error for rejection in run.rejected] == ["UnknownCall"]
+    run.plans(call("a", wait_for="approval"))
+    assert run.started == ["a"]
+
+
+def test_an_early_approval_of_other_arguments_is_rejected_and_the_call_waits() -> None:
+    run = Driven()
+    run.signals("approve", "a", digest=call_digest("find", {"x": 2}))
+    run.plans(call("a", wait_for="approval"))
+    assert run.started == []
+    assert [rejection.error for rejection in run.rejected] == ["DigestMismatch"]
+
+
+def test_of_two_early_decisions_the_first_applies_and_the_second_is_listed() -> None:
+    run = Driven()
+    run.signals("deny", "a", by="ann")
+    run.signals("retry", "a", message="Other account.", by="bob")
+    run.signals("deny", "a", by="cid")
+    run.plans(call("a", wait_for="approval"), call("b"))
+    assert [record.by for record in run.records] == ["ann"]
+    assert [(rejection.name, rejection.error) for rejection in run.rejected] == [("retry", "AlreadyDecided")]
+    assert run.state.early == []
+
+
+def test_an_approval_that_comes_early_does_not_authorise_a_call_of_unknown_outcome() -> None:
+    """It was given before anybody could know that the call may have taken effect."""
+    run = Driven()
+    run.plans(call("a", repeatable=False))
+    run.signals("approve", "a", digest=call_digest("find", {"x": 1}))
+    run.is_lost("a")
+    assert run.started == []
+    assert run.call("a").status == "held"
+    assert [rejection.error for rejection in run.rejected] == ["DigestMismatch"]
+
+
+def test_a_copy_of_an_approval_does_not_authorise_the_call_when_its_tool_asks_again() -> None:
+    run = Driven()
+    run.plans(call("a", wait_for="approval"))
+    first = run.call("a").held
+    assert first is not None
+    run.signals("approve", "a", digest=first.digest)
+    run.ends("a", Deferred(wait_for="approval", metadata={"reason": "more than 1,000"}))
+    run.signals("approve", "a", digest=first.digest)
+    run.signals("approve", "a")
+    assert run.started == []
+    second = run.call("a").held
+    assert second is not None
+    run.signals("approve", "a", digest=second.digest)
+    assert run.started == ["a"]
+
+
+def test_a_copy_of_an_approval_does_not_run_edited_arguments_a_second_time() -> None:
+    run = Driven()
+    run.plans(call("a", wait_for="approval"))
+    run.signals("approve", "a", override_args={"x": 9})
+    run.ends("a", Retried(content="x is at most 5", reason="arguments"))
+    run.signals("approve", "a", override_args={"x": 9})
+    assert run.started == []
+    held = run.call("a").held
+    assert held is not None
+    assert held.metadata["invalid"] == "x is at most 5"
+    run.signals("approve", "a", override_args={"x": 5}, digest=held.digest)
+    assert run.started == ["a"]
