@@ -89,6 +89,9 @@ MAX_LOSSES = 5
 MAX_PARALLEL_CALLS = 100
 """Most calls of one run under way at once: Temporal allows 2,000 pending activities for a workflow."""
 
+MAX_DELAY_SECONDS = 365 * 24 * 3600
+"""Longest time that a call may ask to be tried again after."""
+
 MAX_REJECTED = 100
 """Most rejected messages that a run keeps, the newest of them."""
 
@@ -330,8 +333,8 @@ class Machine:
             self._failed(call, outcome.error_type, outcome.message, at)
         elif self.state.ending is None:
             call.status = "backoff"
-            delay = timedelta(seconds=outcome.retry_after or call.plan.policy.backoff)
-            self._commands.append(StartTimer(name=_backoff(call), delay=delay))
+            wait = call.plan.policy.backoff if outcome.retry_after is None else outcome.retry_after
+            self._commands.append(StartTimer(name=_backoff(call), delay=_delay(wait)))
 
     def _timed_out(self, call: Call, at: datetime) -> None:
         message = f"Timed out after {call.plan.policy.timeout} seconds."
@@ -765,6 +768,11 @@ def _why_dropped(call: Call) -> str:
             return "The run ended before its result came."
         case _:
             return "The call was not made: the run ended."
+
+
+def _delay(seconds: float) -> timedelta:
+    """As asked, as far as there can be such a timer; a tool may ask for anything, even for what is no number."""
+    return timedelta(seconds=min(seconds, MAX_DELAY_SECONDS) if seconds > 0 else 0)
 
 
 def _backoff(call: Call) -> str:

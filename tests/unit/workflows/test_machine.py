@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+import pytest
+
 from outlast.contracts import Deferred, Retried, Returned, Transient, call_digest
-from outlast.workflows.commands import CancelCall, CancelStep, CancelTimer, EndCancelled, Fail
+from outlast.workflows.commands import CancelCall, CancelStep, CancelTimer, EndCancelled, Fail, StartTimer
+from outlast.workflows.machine import MAX_DELAY_SECONDS
 from tests.unit.workflows.driving import Driven, call
 
 # --- the end of a run ------------------------------------------------------------------------------------------------
@@ -161,4 +166,21 @@ def test_a_copy_of_an_approval_does_not_run_edited_arguments_a_second_time() -> 
     assert held is not None
     assert held.metadata["invalid"] == "x is at most 5"
     run.signals("approve", "a", override_args={"x": 5}, digest=held.digest)
+    assert run.started == ["a"]
+
+
+# --- what becomes of a call ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds"),
+    [(None, 2), (0.0, 0), (2.5, 2.5), (-1.0, 0), (1e300, MAX_DELAY_SECONDS), (float("inf"), MAX_DELAY_SECONDS)],
+)
+def test_a_call_that_says_try_again_waits_as_long_as_it_asks_for(asked: float | None, seconds: float) -> None:
+    """Not even an absurd time may fail a workflow task."""
+    run = Driven()
+    run.plans(call("a", repeatable=False, backoff=2.0))
+    run.ends("a", Transient(error_type="TransientToolError", message="busy", retry_after=asked))
+    assert run.last(StartTimer) == [StartTimer(name="backoff:a", delay=timedelta(seconds=seconds))]
+    run.timer_fires("backoff:a")
     assert run.started == ["a"]
