@@ -424,7 +424,7 @@ class Machine:
             found = decisions.check(state, decision)
         except DecisionRejected as rejection:
             if not self._keep_early(event, rejection):
-                content = decision.model_dump_json(exclude_none=True)
+                content = decision.model_dump_json(exclude_defaults=True)
                 self._reject(decision.kind, type(rejection).__name__, rejection.message, content, event.at)
             return
         if isinstance(found, DecisionRecord):
@@ -459,7 +459,7 @@ class Machine:
         call = state.calls.get(decision.tool_call_id)
         if call is not None and call.status == "done":
             return False
-        content = decision.model_dump(mode="json", exclude_none=True)
+        content = decision.model_dump(mode="json", exclude_defaults=True)
         state.early.append(Early(name=decision.kind, decision=content, via=event.via, at=event.at))
         return True
 

@@ -169,6 +169,14 @@ def test_a_copy_of_an_approval_does_not_run_edited_arguments_a_second_time() -> 
     assert run.started == ["a"]
 
 
+def test_a_result_of_null_may_come_early() -> None:
+    """It was once dropped with the fields that were not given, and the run could not read its own state."""
+    run = Driven()
+    run.signals("resolve", "a", result=None)
+    run.plans(call("a", wait_for="external"))
+    assert run.told_about("a")["content"] is None
+
+
 # --- what becomes of a call ------------------------------------------------------------------------------------------
 
 
