@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from pydantic_core import from_json
 from temporalio.api.common.v1 import Payload
-from temporalio.api.enums.v1 import EventType
+from temporalio.api.enums.v1 import EventType, TimeoutType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client as TemporalClient
 from temporalio.service import RPCError
@@ -30,11 +30,12 @@ class CallStarted:
 
 @dataclass(frozen=True, kw_only=True)
 class CallEnded:
-    """An execution of a call is over; `outcome` as on the wire, None where there is none."""
+    """An execution of a call is over: with an `outcome`, as on the wire, or with a `problem`, in words."""
 
     tool_call_id: str
     tool_name: str
-    outcome: JsonObject | None
+    outcome: JsonObject | None = None
+    problem: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,12 @@ _OVER = {
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
+}
+
+_TIMEOUTS: dict[int, str] = {
+    TimeoutType.TIMEOUT_TYPE_START_TO_CLOSE: "ran too long",
+    TimeoutType.TIMEOUT_TYPE_HEARTBEAT: "its worker gave no sign of life any more",
+    TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_START: "no worker took it",
 }
 
 
@@ -91,13 +98,19 @@ async def _read(event: HistoryEvent, calls: dict[int, CallStarted], temporal: Te
             return started
         case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
             completed = event.activity_task_completed_event_attributes
-            return _ended(calls, completed.scheduled_event_id, await _json(completed.result.payloads, temporal))
+            outcome = await _json(completed.result.payloads, temporal)
+            return _ended(calls, completed.scheduled_event_id, outcome=outcome)
         case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
-            return _ended(calls, event.activity_task_failed_event_attributes.scheduled_event_id, None)
+            failed = event.activity_task_failed_event_attributes
+            problem = f"{failed.failure.application_failure_info.type}: {failed.failure.message}"
+            return _ended(calls, failed.scheduled_event_id, problem=problem)
         case EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
-            return _ended(calls, event.activity_task_timed_out_event_attributes.scheduled_event_id, None)
+            timed_out = event.activity_task_timed_out_event_attributes
+            problem = _TIMEOUTS.get(timed_out.failure.timeout_failure_info.timeout_type, "timed out")
+            return _ended(calls, timed_out.scheduled_event_id, problem=problem)
         case EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED:
-            return _ended(calls, event.activity_task_canceled_event_attributes.scheduled_event_id, None)
+            cancelled = event.activity_task_canceled_event_attributes
+            return _ended(calls, cancelled.scheduled_event_id, problem="cancelled")
         case EventType.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED:
             fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
             memo = await _json([fields["outlast"]], temporal) if "outlast" in fields else None
@@ -108,11 +121,13 @@ async def _read(event: HistoryEvent, calls: dict[int, CallStarted], temporal: Te
             return None
 
 
-def _ended(calls: dict[int, CallStarted], scheduled_event_id: int, outcome: JsonObject | None) -> CallEnded | None:
+def _ended(
+    calls: dict[int, CallStarted], scheduled_event_id: int, *, outcome: JsonObject | None = None, problem: str = ""
+) -> CallEnded | None:
     call = calls.pop(scheduled_event_id, None)
     if call is None:
         return None
-    return CallEnded(tool_call_id=call.tool_call_id, tool_name=call.tool_name, outcome=outcome)
+    return CallEnded(tool_call_id=call.tool_call_id, tool_name=call.tool_name, outcome=outcome, problem=problem)
 
 
 async def _json(payloads: Any, temporal: TemporalClient) -> Any:

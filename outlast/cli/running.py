@@ -19,7 +19,7 @@ from outlast.cli.rendering import waiting_calls
 from outlast.cli.screen import Labelled, Screen, printable
 from outlast.cli.telling import call_ended, call_started
 from outlast.client import Client, Run
-from outlast.errors import DecisionRejected, UserError
+from outlast.errors import DecisionRejected, RunCancelled, RunError, UserError
 
 __all__ = ("ask_about", "run")
 
@@ -46,8 +46,9 @@ async def run(
     """
     options = options or Options()
     screen = options.screen
+    given = None if deps is None else _deps(deps)
     client = await options.client()
-    started = await client.start(agent, prompt, deps=None if deps is None else _deps(deps), id=id)
+    started = await client.start(agent, prompt, deps=given, id=id)
     screen.say(Labelled("run", Text(started.id, style="bold")))
     listening = await who_listens(client.temporal, client.task_queue)
     if not listening:
@@ -112,7 +113,16 @@ def _left_waiting(screen: Screen, seen: Seen) -> ExitCode:
 
 
 async def _ended(screen: Screen, started: Run) -> ExitCode:
-    result = await started.result()
+    try:
+        result = await started.result()
+    except RunError as error:
+        state = "cancelled" if isinstance(error, RunCancelled) else "failed"
+        what = {"type": type(error).__name__, "message": error.message}
+        screen.answer(
+            {"run_id": started.id, "state": state, "error": what},
+            Labelled(state, Text(f"{what['type']}: {printable(error.message)}"), style="bold red"),
+        )
+        return ExitCode.RUN_FAILED
     output = (
         result.output if isinstance(result.output, str) else json.dumps(result.output, ensure_ascii=False, indent=2)
     )

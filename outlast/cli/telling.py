@@ -24,12 +24,11 @@ def call_started(happening: CallStarted) -> RenderableType:
 
 def call_ended(happening: CallEnded) -> RenderableType:
     """What came of a call."""
-    return Labelled("", Text(f"{happening.tool_name} → {_outcome(happening.outcome)}", style="dim"))
+    return Labelled("", Text(f"{happening.tool_name} → {_outcome(happening)}", style="dim"))
 
 
-def _outcome(outcome: JsonObject | None) -> str:
-    if outcome is None:
-        return "no result; the run decides whether to try again"
+def _outcome(happening: CallEnded) -> str:
+    outcome: JsonObject = happening.outcome or {}
     match outcome.get("kind"):
         case "returned":
             content = outcome.get("content")
@@ -41,8 +40,8 @@ def _outcome(outcome: JsonObject | None) -> str:
             return cut(f"failed: {outcome.get('message', '')}")
         case "deferred":
             return "has to wait"
-        case kind:
-            return str(kind)
+        case _:
+            return cut(happening.problem or "no result")
 
 
 def cut(text: str, width: int = WIDTH) -> str:
