@@ -225,7 +225,7 @@ class Machine:
             state.output_retry = parts.retry_prompt(
                 plan.retry.content, tool_name=plan.retry.tool_name, tool_call_id=plan.retry.tool_call_id
             )
-            self._count_output_retry(str(plan.retry.content))
+            self._output_invalid(plan.retry.content)
         self._check_usage()
         for call in state.calls.values():
             self._begin(call, at)
@@ -317,10 +317,8 @@ class Machine:
         call.counted = True
         self._done(call, parts.retry_prompt(outcome.content, tool_name=plan.tool_name, tool_call_id=plan.tool_call_id))
         if plan.output:
-            self._count_output_retry(str(outcome.content))
-            return
-        used = self.state.retries.get(plan.tool_name, 0)
-        if used + 1 > plan.policy.max_retries:
+            self._output_invalid(outcome.content)
+        elif self.state.retries.get(plan.tool_name, 0) >= plan.policy.max_retries:
             self._fail(
                 "ToolRetriesExceeded",
                 f"The model tried the tool {plan.tool_name!r} again more often than its max_retries of "
@@ -508,8 +506,12 @@ class Machine:
 
     # --- limits --------------------------------------------------------------------------------------------------
 
-    def _count_output_retry(self, problem: str) -> None:
+    def _output_invalid(self, problem: str | list[JsonObject]) -> None:
+        """The model gave an output that is not valid. A step counts once, and not at all where another output is."""
         state = self.state
+        invalid = sum(call.plan.output and call.counted for call in state.calls.values())
+        if state.output is not None or invalid + (state.output_retry is not None) > 1:
+            return
         state.output_retries += 1
         if state.output_retries > state.features.output_retries:
             self._fail(
@@ -644,15 +646,7 @@ class Machine:
     def _close_step(self) -> None:
         """Every call has a result: write them into the conversation, in the order in which they were asked for."""
         state = self.state
-        for call in state.calls.values():
-            name = call.plan.tool_name
-            if call.counted and not call.plan.output:
-                state.retries[name] = state.retries.get(name, 0) + 1
-        for call in state.calls.values():
-            name = call.plan.tool_name
-            # Two calls of one tool in one step: one that failed still needs its next try.
-            if call.succeeded and not any(c.counted for c in state.calls.values() if c.plan.tool_name == name):
-                state.retries.pop(name, None)
+        self._count_retries()
         request_parts = [part for call in state.calls.values() for part in call.parts]
         request_parts += [parts.user_prompt(c.user_content) for c in state.calls.values() if c.user_content]
         if state.output_retry is not None:
@@ -663,6 +657,17 @@ class Machine:
         state.step_bytes = 0
         if request_parts:
             state.messages.append(parts.request(request_parts))
+
+    def _count_retries(self) -> None:
+        """A tool's retries grow by one for a step whose calls the model must try again; a success starts them anew."""
+        state = self.state
+        called = [call for call in state.calls.values() if not call.plan.output]
+        again = dict.fromkeys(call.plan.tool_name for call in called if call.counted)
+        for call in called:
+            if call.succeeded and call.plan.tool_name not in again:
+                state.retries.pop(call.plan.tool_name, None)
+        for name in again:
+            state.retries[name] = state.retries.get(name, 0) + 1
 
     def _reject_stale_decisions(self) -> None:
         """Decisions that were kept for calls of this step, which ended without ever waiting."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from outlast.contracts import Deferred, Retried, Returned, Transient, call_digest
+from outlast.contracts import Deferred, Features, Retried, Returned, Transient, call_digest
 from outlast.workflows.commands import CancelCall, CancelStep, CancelTimer, EndCancelled, Fail, StartTimer
 from outlast.workflows.machine import MAX_DELAY_SECONDS
 from tests.unit.workflows.driving import Driven, call
@@ -192,3 +192,109 @@ def test_a_call_that_says_try_again_waits_as_long_as_it_asks_for(asked: float | 
     assert run.last(StartTimer) == [StartTimer(name="backoff:a", delay=timedelta(seconds=seconds))]
     run.timer_fires("backoff:a")
     assert run.started == ["a"]
+
+
+# --- retries ---------------------------------------------------------------------------------------------------------
+
+AGAIN = Retried(content="Try again.")
+
+
+def test_a_tool_may_be_tried_again_as_often_as_its_max_retries_say() -> None:
+    run = Driven()
+    run.plans(call("a", max_retries=1))
+    run.ends("a", AGAIN)
+    assert run.asks
+    assert run.told_about("a")["part_kind"] == "retry-prompt"
+    run.plans(call("b", max_retries=1))
+    run.ends("b", AGAIN)
+    assert run.failure is not None
+    assert run.failure[0] == "ToolRetriesExceeded"
+    assert run.failure[1] == (
+        "The model tried the tool 'find' again more often than its max_retries of 1 allows. The last problem was: "
+        "Try again."
+    )
+
+
+def test_each_tool_has_retries_of_its_own() -> None:
+    run = Driven()
+    run.plans(call("a", "find"), call("b", "mail"))
+    run.ends("a", AGAIN)
+    run.ends("b", AGAIN)
+    assert run.state.retries == {"find": 1, "mail": 1}
+
+
+def test_two_calls_of_one_tool_that_must_be_tried_again_in_one_step_count_once() -> None:
+    """The model hears of both at the same time: it had one chance, not two."""
+    run = Driven()
+    run.plans(call("a"), call("b"), call("c"))
+    for call_id in "abc":
+        run.ends(call_id, AGAIN)
+    assert run.state.retries == {"find": 1}
+    run.plans(call("d"))
+    run.ends("d", AGAIN)
+    assert run.failure is not None
+    assert run.failure[0] == "ToolRetriesExceeded"
+
+
+def test_retries_start_anew_after_a_success() -> None:
+    run = Driven()
+    for step in range(3):
+        run.plans(call(f"a{step}"))
+        run.ends(f"a{step}", AGAIN)
+        run.plans(call(f"b{step}"))
+        run.returns(f"b{step}")
+        assert run.state.retries == {}
+    assert run.failure is None
+
+
+def test_a_success_beside_a_call_that_must_be_tried_again_does_not_start_anew() -> None:
+    run = Driven()
+    run.plans(call("a", max_retries=5))
+    run.ends("a", AGAIN)
+    run.plans(call("b", max_retries=5), call("c", max_retries=5))
+    run.returns("b")
+    run.ends("c", AGAIN)
+    assert run.state.retries == {"find": 2}
+
+
+def test_a_person_who_asks_for_another_try_uses_no_retry() -> None:
+    run = Driven()
+    run.plans(call("a", wait_for="approval", max_retries=0))
+    run.updates("retry", "a", message="Take the other account.")
+    assert run.asks
+    assert run.told == [
+        {
+            "part_kind": "retry-prompt",
+            "content": "Take the other account.",
+            "tool_name": "find",
+            "tool_call_id": "a",
+        }
+    ]
+    assert run.state.retries == {}
+
+
+def test_an_invalid_output_may_be_corrected_as_often_as_output_retries_say() -> None:
+    run = Driven()
+    run.plans(retry="Answer in JSON.", features=Features(output_retries=2))
+    run.plans(retry="Answer in JSON.", features=Features(output_retries=2))
+    assert run.asks
+    run.plans(retry="In JSON!", features=Features(output_retries=2))
+    assert run.failure == (
+        "OutputValidationFailed",
+        "The model's output was invalid 3 times, and output_retries is 2. The last problem was: In JSON!",
+    )
+
+
+def test_several_invalid_outputs_in_one_step_count_once() -> None:
+    run = Driven()
+    run.plans(call("a", settled=AGAIN, output=True), call("b", settled=AGAIN, output=True))
+    assert run.asks
+    assert run.state.output_retries == 1
+
+
+def test_an_invalid_output_beside_a_valid_one_does_not_count() -> None:
+    run = Driven()
+    done = Returned(content="Final result processed.")
+    bad = [call(f"bad{i}", settled=AGAIN, output=True) for i in range(3)]
+    run.plans(*bad, call("good", settled=done, output=True), output=42)
+    assert run.output == 42
