@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from pydantic_core import to_json
+from pydantic import JsonValue
 
 from outlast.contracts import (
     MAX_PAYLOAD_BYTES,
@@ -21,7 +21,11 @@ from outlast.contracts import (
 from outlast.errors import AlreadyDecided, DigestMismatch, InvalidArguments, InvalidDecision, UnknownCall, UserError
 from outlast.messages import JsonObject
 from outlast.toolsets.raw_schema import check as check_schema
-from outlast.workflows.state import Call, Held, RunState
+from outlast.workflows import parts
+from outlast.workflows.state import STEP_BYTES, Call, Held, RunState
+
+ARGUMENT_BYTES = MAX_PAYLOAD_BYTES // 4
+"""Most JSON bytes of edited arguments: as many as the model may give."""
 
 MAX_EARLY = 100
 """Most decisions that are kept for calls that do not wait yet."""
@@ -91,11 +95,11 @@ def check(state: RunState, decision: Decision) -> tuple[Call, Held] | DecisionRe
         case Approve():
             _check_approval(state, call, held, decision)
         case Resolve():
-            _check_size(state, decision.result)
+            check_room(state, decision.result)
         case Retry():
-            _check_size(state, decision.message)
+            check_room(state, decision.message)
         case Deny():
-            _check_size(state, decision.message)
+            check_room(state, decision.message)
     return found
 
 
@@ -118,7 +122,11 @@ def _check_approval(state: RunState, call: Call, held: Held, decision: Approve) 
             f"the digest {held.digest}; to give its result, send `resolve`."
         )
     if decision.override_args is not None:
-        _check_size(state, decision.override_args)
+        size = parts.size_bytes(decision.override_args)
+        if size > ARGUMENT_BYTES:
+            raise InvalidArguments(
+                f"The edited arguments have {size:,} bytes of JSON, and at most {ARGUMENT_BYTES:,} fit."
+            )
         problems = _misfits(held.json_schema, decision.override_args)
         if problems:
             raise InvalidArguments(
@@ -137,8 +145,23 @@ def _misfits(schema: JsonObject | None, args: JsonObject) -> list[str]:
         return []
 
 
-def _check_size(state: RunState, value: object) -> None:
-    size = len(to_json(value))
-    room = max(0, MAX_PAYLOAD_BYTES // 2 - state.step_bytes)
+def check_steer(state: RunState, part: JsonObject) -> None:
+    """Whether a message of the user can go to the model with the next step.
+
+    Raises:
+        InvalidDecision: It is too large. One message takes at most half of what a step has for all its results.
+    """
+    size, room = parts.size_bytes(part), max(0, min(STEP_BYTES // 2, STEP_BYTES - state.step_bytes))
     if size > room:
-        raise InvalidDecision(f"The decision carries {size:,} bytes of JSON; at most {room:,} fit in this step.")
+        raise InvalidDecision(f"The message has {size:,} bytes of JSON, and at most {room:,} fit in this step.")
+
+
+def check_room(state: RunState, value: JsonValue) -> None:
+    """Whether the step that is under way can take this in.
+
+    Raises:
+        InvalidDecision: It is too large.
+    """
+    size = parts.size_bytes(value)
+    if size > state.room_bytes:
+        raise InvalidDecision(f"It carries {size:,} bytes of JSON, and at most {state.room_bytes:,} fit in this step.")

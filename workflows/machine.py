@@ -18,7 +18,6 @@ from typing import assert_never
 
 from outlast.contracts import (
     DECISIONS,
-    MAX_PAYLOAD_BYTES,
     Approve,
     CallInput,
     CallOutcome,
@@ -94,9 +93,6 @@ MAX_DELAY_SECONDS = 365 * 24 * 3600
 
 MAX_REJECTED = 100
 """Most rejected messages that a run keeps, the newest of them."""
-
-STEP_BYTES = MAX_PAYLOAD_BYTES - 64 * 1024
-"""Most JSON bytes that the calls of one step may bring in: they go to the next model request in one payload."""
 
 
 class Machine:
@@ -206,7 +202,6 @@ class Machine:
         state.known = len(state.messages)
         state.features = plan.features
         state.step_losses = 0
-        state.step_bytes = sum(steer["size_bytes"] for steer in state.steers)
         state.usage += Usage.model_validate({**plan.response.get("usage", {}), "requests": 1})
         self._take_calls(plan, event.at)
 
@@ -225,6 +220,7 @@ class Machine:
             state.output_retry = parts.retry_prompt(
                 plan.retry.content, tool_name=plan.retry.tool_name, tool_call_id=plan.retry.tool_call_id
             )
+            state.step_bytes += parts.size_bytes(state.output_retry)
             self._output_invalid(plan.retry.content)
         self._check_usage()
         for call in state.calls.values():
@@ -234,7 +230,7 @@ class Machine:
         """Take a call of a fresh plan in: it is settled, it waits, or it is ready to start."""
         plan = call.plan
         if plan.settled is not None:
-            self._outcome(call, plan.settled, 0, at)
+            self._outcome(call, plan.settled, None, at)
         elif plan.wait_for is not None and self.state.ending is None:
             call.gated = plan.wait_for == "approval"
             self._hold(call, plan.wait_for, plan.metadata, plan.json_schema, at)
@@ -268,7 +264,7 @@ class Machine:
 
     # --- how a call ends -----------------------------------------------------------------------------------------
 
-    def _outcome(self, call: Call, outcome: CallOutcome, size_bytes: int, at: datetime) -> None:
+    def _outcome(self, call: Call, outcome: CallOutcome, size_bytes: int | None, at: datetime) -> None:
         if not isinstance(outcome, Transient | Skipped) and outcome.deps:
             self._merge_deps(call, outcome.deps)
         match outcome:
@@ -293,19 +289,14 @@ class Machine:
             case _:
                 assert_never(outcome)
 
-    def _returned(self, call: Call, outcome: Returned, size_bytes: int) -> None:
-        name, call_id, state = call.plan.tool_name, call.plan.tool_call_id, self.state
+    def _returned(self, call: Call, outcome: Returned, size_bytes: int | None) -> None:
+        name, call_id = call.plan.tool_name, call.plan.tool_call_id
         call.succeeded = True
         if not call.plan.output:
-            state.usage += Usage(tool_calls=1)
-        if state.step_bytes + size_bytes > STEP_BYTES:
-            self._done(
-                call, parts.tool_return(name, call_id, _too_large(size_bytes, state.step_bytes), outcome="failed")
-            )
-            return
-        state.step_bytes += size_bytes
+            self.state.usage += Usage(tool_calls=1)
         call.user_content = outcome.user_content
-        self._done(call, parts.tool_return(name, call_id, outcome.content, metadata=outcome.metadata))
+        part = parts.tool_return(name, call_id, outcome.content, metadata=outcome.metadata)
+        self._done(call, part, size_bytes=size_bytes)
 
     def _retried(self, call: Call, outcome: Retried, at: datetime) -> None:
         plan = call.plan
@@ -378,8 +369,19 @@ class Machine:
         metadata = {**call.plan.metadata, "reason": reason, "effect": effect, "executions": call.execution}
         self._hold(call, "unknown_outcome", metadata, call.plan.json_schema, at)
 
-    def _done(self, call: Call, *call_parts: JsonObject) -> None:
-        call.status, call.held, call.parts = "done", None, list(call_parts)
+    def _done(self, call: Call, part: JsonObject, *, size_bytes: int | None = None) -> None:
+        """The call has its result: this part, if the step has room for it; its size is measured if it is not given."""
+        size_bytes = parts.size_bytes(part) if size_bytes is None else size_bytes
+        room = self.state.room_bytes
+        if size_bytes > room:
+            part = parts.failed_return(
+                call.plan,
+                f"The result has {size_bytes:,} bytes, and {room:,} bytes are left for this step's results. "
+                f"Ask for less: a filter, a page, or fewer calls at once.",
+            )
+            size_bytes, call.user_content = parts.size_bytes(part), None
+        self.state.step_bytes += size_bytes
+        call.status, call.held, call.parts = "done", None, [part]
 
     def _merge_deps(self, call: Call, changed: JsonObject) -> None:
         state = self.state
@@ -486,13 +488,13 @@ class Machine:
 
     def _steered(self, event: Steered) -> None:
         part = parts.user_prompt(event.content)
-        size = len(str(part))
-        if self.state.step_bytes + size > STEP_BYTES // 2:
-            message = f"The message has {size:,} bytes; with what this step has already, it is too large."
-            self._reject("steer", "InvalidDecision", message, "", event.at)
+        try:
+            decisions.check_steer(self.state, part)
+        except DecisionRejected as rejection:
+            self._reject("steer", type(rejection).__name__, rejection.message, str(part["content"]), event.at)
             return
-        self.state.step_bytes += size
-        self.state.steers.append({"part": part, "size_bytes": size})
+        self.state.step_bytes += parts.size_bytes(part)
+        self.state.steers.append(part)
 
     def _reject(self, name: str, error: str, message: str, content: str, at: datetime) -> None:
         rejected = self.state.rejected
@@ -651,7 +653,7 @@ class Machine:
         request_parts += [parts.user_prompt(c.user_content) for c in state.calls.values() if c.user_content]
         if state.output_retry is not None:
             request_parts.append(state.output_retry)
-        request_parts += [steer["part"] for steer in state.steers]
+        request_parts += state.steers
         self._reject_stale_decisions()
         state.calls, state.output, state.output_retry, state.steers = {}, None, None, []
         state.step_bytes = 0
@@ -782,11 +784,3 @@ def _delay(seconds: float) -> timedelta:
 
 def _backoff(call: Call) -> str:
     return f"backoff:{call.plan.tool_call_id}"
-
-
-def _too_large(size_bytes: int, step_bytes: int) -> str:
-    room = max(0, STEP_BYTES - step_bytes)
-    return (
-        f"The result has {size_bytes:,} bytes, and {room:,} bytes are left for this step's results. "
-        f"Ask for less: a filter, a page, or fewer calls at once."
-    )

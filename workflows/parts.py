@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,6 +56,11 @@ def retry_prompt(content: str | list[JsonObject], *, tool_name: str | None, tool
     if tool_call_id is not None:
         part["tool_call_id"] = tool_call_id
     return part
+
+
+def size_bytes(value: Any) -> int:
+    """Size of a value as JSON. Every text has one, also text that no UTF-8 can hold."""
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace"))
 
 
 def text(response: JsonObject) -> str:

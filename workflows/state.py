@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Literal
 
 from outlast.contracts import (
+    MAX_PAYLOAD_BYTES,
     DecisionRecord,
     DepsVersion,
     Features,
@@ -17,6 +18,12 @@ from outlast.contracts import (
     Wire,
 )
 from outlast.messages import JsonObject, Usage, UserContent
+
+STEP_BYTES = MAX_PAYLOAD_BYTES - 64 * 1024
+"""Most JSON bytes that the calls of one step may bring in: they go to the next model request in one payload."""
+
+SMALL_BYTES = 1024
+"""What is no larger than this always has room: whatever a step has brought in, each of its calls can be answered."""
 
 
 class Held(Wire):
@@ -104,6 +111,7 @@ class RunState(Wire):
         output_retry: The model must correct its output.
         retries: Retries used since a tool's last success, by tool name.
         step_bytes: Size of what the step's calls and steering messages brought in so far.
+        steers: What the user says before the next step: parts of its request.
         deps_sent: Version of the deps that was last sent along.
         deps_changed: By field, the version in which it last changed.
     """
@@ -136,6 +144,11 @@ class RunState(Wire):
     features: Features = Features()
     ending: Ending | None = None
     ended: Literal["completed", "failed", "cancelled"] | None = None
+
+    @property
+    def room_bytes(self) -> int:
+        """How large the next thing may be that the step brings in."""
+        return max(SMALL_BYTES, STEP_BYTES - self.step_bytes)
 
 
 def run_state(state: RunState) -> Literal["running", "waiting", "paused", "completed", "failed", "cancelled"]:

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from outlast.contracts import Deferred, Features, Retried, Returned, Transient, call_digest
-from outlast.workflows.commands import CancelCall, CancelStep, CancelTimer, EndCancelled, Fail, StartTimer
+from outlast.contracts import MAX_PAYLOAD_BYTES, Deferred, Failed, Features, Retried, Returned, Transient, call_digest
+from outlast.workflows.commands import CancelCall, CancelStep, CancelTimer, EndCancelled, Fail, RequestStep, StartTimer
 from outlast.workflows.machine import MAX_DELAY_SECONDS
+from outlast.workflows.state import STEP_BYTES
 from tests.unit.workflows.driving import Driven, call
 
 # --- the end of a run ------------------------------------------------------------------------------------------------
@@ -298,3 +299,85 @@ def test_an_invalid_output_beside_a_valid_one_does_not_count() -> None:
     bad = [call(f"bad{i}", settled=AGAIN, output=True) for i in range(3)]
     run.plans(*bad, call("good", settled=done, output=True), output=42)
     assert run.output == 42
+
+
+# --- sizes -----------------------------------------------------------------------------------------------------------
+
+
+def next_request(run: Driven) -> int:
+    """JSON bytes of the next model request's argument."""
+    [command] = run.last(RequestStep)
+    return len(command.input.to_json())
+
+
+def test_results_that_fit_alone_but_not_together_are_told_to_the_model() -> None:
+    run = Driven()
+    run.plans(call("a"), call("b"), call("c"))
+    run.returns("a", "x" * 1_500_000)
+    run.returns("b", "y" * 1_500_000)
+    run.returns("c", "z" * 300_000)
+    assert run.asks
+    assert run.told_about("b")["outcome"] == "failed"
+    assert run.told_about("b")["content"] == (
+        "The result has 1,500,032 bytes, and 466,048 bytes are left for this step's results. Ask for less: a filter, "
+        "a page, or fewer calls at once."
+    )
+    assert run.told_about("c")["content"].startswith("zzz")
+    assert next_request(run) < MAX_PAYLOAD_BYTES
+
+
+def test_what_people_send_counts_like_results() -> None:
+    """Ten answers of 900 kB each once went into one payload, which Temporal refuses for good."""
+    run = Driven()
+    run.plans(call("a", wait_for="external"), call("b", wait_for="external"), call("c", wait_for="external"))
+    run.signals("resolve", "a", result="ü" * 450_000)
+    run.signals("resolve", "b", result="x" * 900_000)
+    run.signals("resolve", "c", result="x" * 900_000)
+    assert [rejection.error for rejection in run.rejected] == ["InvalidDecision"]
+    run.signals("retry", "c", message="x" * 900_000)
+    run.signals("deny", "c", message="x" * 900_000)
+    assert len(run.rejected) == 3
+    run.signals("deny", "c", message="x" * 60_000)
+    assert next_request(run) < MAX_PAYLOAD_BYTES
+
+
+def test_a_call_can_be_answered_however_full_the_step_is() -> None:
+    """A step full of results once refused every decision, the plainest "no" too: the run waited for ever."""
+    run = Driven()
+    run.plans(call("a"), call("b", wait_for="approval"), call("c", wait_for="external"))
+    run.ends("a", Returned(content="x"), size_bytes=STEP_BYTES)
+    run.signals("deny", "b")
+    run.signals("resolve", "c", result={"status": "paid"})
+    assert run.asks
+    assert run.told_about("c")["content"] == {"status": "paid"}
+
+
+def test_errors_count_too() -> None:
+    run = Driven()
+    run.plans(*(call(f"c{i}", on_error="tell_model") for i in range(3)))
+    for i in range(3):
+        run.ends(f"c{i}", Failed(error_type="Big", message="x" * 900_000))
+    assert next_request(run) < MAX_PAYLOAD_BYTES
+
+
+def test_edited_arguments_may_be_as_large_as_those_of_a_model() -> None:
+    run = Driven()
+    run.plans(call("a", wait_for="approval"))
+    run.updates("approve", "a", override_args={"x": "y" * MAX_PAYLOAD_BYTES})
+    assert [rejection.error for rejection in run.rejected] == ["InvalidArguments"]
+    run.updates("approve", "a", override_args={"x": "y" * (MAX_PAYLOAD_BYTES // 5)})
+    assert run.started == ["a"]
+
+
+def test_a_message_that_steers_counts_in_bytes() -> None:
+    run = Driven()
+    run.steers("😀" * 300_000)
+    assert run.rejected[0].message == ("The message has 1,200,040 bytes of JSON, and at most 983,040 fit in this step.")
+    run.steers("😀" * 200_000)
+    run.steers("😀" * 200_000)
+    run.steers("😀" * 200_000)
+    assert len(run.state.steers) == 2
+    run.plans(call("a"))
+    run.returns("a")
+    assert next_request(run) < MAX_PAYLOAD_BYTES
+    assert run.state.step_bytes == 0
