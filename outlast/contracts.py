@@ -102,8 +102,8 @@ class RunResult(BaseModel):
 
 
 class _Decision(Strict):
-    tool_call_id: Annotated[str, Field(min_length=1)]
-    by: str | None = None
+    tool_call_id: Annotated[str, Field(min_length=1, max_length=256)]
+    by: Annotated[str | None, Field(max_length=256)] = None
 
 
 class Approve(_Decision):
@@ -160,7 +160,7 @@ class Steer(Strict):
 class Pause(Strict):
     """Starts no new step or call until resumed. Also the object of `resume`."""
 
-    by: str | None = None
+    by: Annotated[str | None, Field(max_length=256)] = None
 
 
 # --- what callers read -------------------------------------------------------------------------------------------

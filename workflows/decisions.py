@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 
 from pydantic import JsonValue
 
@@ -30,11 +31,20 @@ ARGUMENT_BYTES = MAX_PAYLOAD_BYTES // 4
 MAX_EARLY = 100
 """Most decisions that are kept for calls that do not wait yet."""
 
+MAX_EARLY_BYTES = MAX_PAYLOAD_BYTES // 2
+"""Most JSON bytes of them together."""
+
 
 def fingerprint(decision: Decision) -> str:
     """The same for two decisions that say the same, whoever makes them and why."""
     said = decision.model_dump(mode="json", exclude={"by", "reason", "digest"})
     return hashlib.sha256(f"{decision.kind}{canonical_json(said)}".encode()).hexdigest()[:16]
+
+
+def shown(decision: Decision) -> str:
+    """A decision as its sender gave it, whatever it holds."""
+    said = decision.model_dump(exclude_defaults=True)
+    return json.dumps(said, ensure_ascii=False, default=str).encode(errors="replace").decode()
 
 
 def held_digest(call: Call, kind: PendingKind) -> str:
@@ -44,7 +54,15 @@ def held_digest(call: Call, kind: PendingKind) -> str:
     the tool asks again, the digest is of that execution alone, so that no approval from before it can authorise it.
     """
     name, another = call.plan.tool_name, kind == "unknown_outcome" or call.approvals > 0
-    return call_digest(f"{name}#{call.execution + 1}" if another else name, call.args)
+    return args_digest(f"{name}#{call.execution + 1}" if another else name, call.args)
+
+
+def args_digest(name: str, args: JsonObject) -> str:
+    """`call_digest`, also of arguments that JSON cannot write, as a run that sends nothing anywhere may have them."""
+    try:
+        return call_digest(name, args)
+    except ValueError:
+        return hashlib.sha256(f"{name}\0{json.dumps(args, sort_keys=True)}".encode()).hexdigest()
 
 
 def find_held(state: RunState, decision: Decision) -> tuple[Call, Held] | DecisionRecord:
@@ -67,15 +85,31 @@ def find_held(state: RunState, decision: Decision) -> tuple[Call, Held] | Decisi
             f"Call {call_id!r} of {earlier.tool_name!r} was decided already: {earlier.decision}{by} at "
             f"{earlier.at.isoformat(timespec='seconds')}. The first decision stands."
         )
+    if state.ending is not None:
+        raise UnknownCall(f"No call waits any more: the run ends with {state.ending.error_type}.")
     waiting = [waiting_id for waiting_id, other in state.calls.items() if other.held is not None]
     if call is not None:
         raise UnknownCall(
             f"Call {call_id!r} of {call.plan.tool_name!r} does not wait for a decision: it is {call.status}."
         )
+    if _is_over(state, call_id):
+        raise UnknownCall(f"Call {call_id!r} does not wait for a decision: it has its result.")
     raise UnknownCall(
         f"No call {call_id!r} waits in this run. "
         + (f"These wait: {', '.join(map(repr, waiting))}." if waiting else "No call waits for a decision.")
     )
+
+
+def may_wait_later(state: RunState, call_id: str) -> bool:
+    """Whether a call with this ID may still come to wait: it is under way, or the model has not asked for it yet."""
+    call = state.calls.get(call_id)
+    over = _is_over(state, call_id) if call is None else call.status == "done"
+    return state.ending is None and not over
+
+
+def _is_over(state: RunState, call_id: str) -> bool:
+    """The call is one of an earlier step."""
+    return any(part.get("tool_call_id") == call_id for message in reversed(state.messages) for part in message["parts"])
 
 
 def check(state: RunState, decision: Decision) -> tuple[Call, Held] | DecisionRecord:
@@ -87,6 +121,10 @@ def check(state: RunState, decision: Decision) -> tuple[Call, Held] | DecisionRe
     Raises:
         DecisionRejected: Why it cannot apply; the subclass says which rule.
     """
+    try:
+        json.dumps(decision.model_dump(), allow_nan=False, ensure_ascii=False, default=str).encode()
+    except ValueError as error:
+        raise InvalidDecision(f"It holds a value that JSON cannot write, such as 1e999: {error}.") from None
     found = find_held(state, decision)
     if isinstance(found, DecisionRecord):
         return found
@@ -149,8 +187,10 @@ def check_steer(state: RunState, part: JsonObject) -> None:
     """Whether a message of the user can go to the model with the next step.
 
     Raises:
-        InvalidDecision: It is too large. One message takes at most half of what a step has for all its results.
+        InvalidDecision: There is no next step, or the message is too large: one takes at most half of a step's room.
     """
+    if state.ending is not None:
+        raise InvalidDecision(f"There is no next step: the run ends with {state.ending.error_type}.")
     size, room = parts.size_bytes(part), max(0, min(STEP_BYTES // 2, STEP_BYTES - state.step_bytes))
     if size > room:
         raise InvalidDecision(f"The message has {size:,} bytes of JSON, and at most {room:,} fit in this step.")

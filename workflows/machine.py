@@ -16,6 +16,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import assert_never
 
+from pydantic_core import from_json, to_json
+
 from outlast.contracts import (
     DECISIONS,
     Approve,
@@ -40,10 +42,9 @@ from outlast.contracts import (
     StepInput,
     StepPlan,
     Transient,
-    call_digest,
     extend_digest,
 )
-from outlast.errors import DecisionRejected
+from outlast.errors import DecisionRejected, UnknownCall
 from outlast.messages import JsonObject, ToolCallPart, Usage
 from outlast.workflows import decisions, parts
 from outlast.workflows.commands import (
@@ -90,6 +91,9 @@ MAX_PARALLEL_CALLS = 100
 
 MAX_DELAY_SECONDS = 365 * 24 * 3600
 """Longest time that a call may ask to be tried again after."""
+
+MAX_TEXT_CHARS = 4_000
+"""Most of a text that a run keeps for people, such as a reason."""
 
 MAX_REJECTED = 100
 """Most rejected messages that a run keeps, the newest of them."""
@@ -424,7 +428,7 @@ class Machine:
             found = decisions.check(state, decision)
         except DecisionRejected as rejection:
             if not self._keep_early(event, rejection):
-                content = decision.model_dump_json(exclude_defaults=True)
+                content = decisions.shown(decision)
                 self._reject(decision.kind, type(rejection).__name__, rejection.message, content, event.at)
             return
         if isinstance(found, DecisionRecord):
@@ -447,23 +451,25 @@ class Machine:
         )
         call.held = None
         self._changed = True
-        self._carry_out(call, decision)
+        self._carry_out(call, held, decision)
 
     def _keep_early(self, event: Decided, rejection: DecisionRejected) -> bool:
         """Keep a decision for a call that may wait later. An approval must say what it approves."""
         state, decision = self.state, event.decision
-        if not event.keep or type(rejection).__name__ != "UnknownCall" or len(state.early) >= decisions.MAX_EARLY:
+        if not event.keep or not isinstance(rejection, UnknownCall):
+            return False
+        if not decisions.may_wait_later(state, decision.tool_call_id):
             return False
         if isinstance(decision, Approve) and decision.digest is None:
             return False
-        call = state.calls.get(decision.tool_call_id)
-        if call is not None and call.status == "done":
-            return False
         content = decision.model_dump(mode="json", exclude_defaults=True)
+        kept = [content, *(early.decision for early in state.early)]
+        if len(kept) > decisions.MAX_EARLY or parts.size_bytes(kept) > decisions.MAX_EARLY_BYTES:
+            return False
         state.early.append(Early(name=decision.kind, decision=content, via=event.via, at=event.at))
         return True
 
-    def _carry_out(self, call: Call, decision: Decision) -> None:
+    def _carry_out(self, call: Call, held: Held, decision: Decision) -> None:
         name, call_id = call.plan.tool_name, call.plan.tool_call_id
         match decision:
             case Approve():
@@ -472,10 +478,10 @@ class Machine:
                 call.approved, call.gated, call.status = True, True, "ready"
                 call.transient = call.losses = 0
                 call.approvals += 1
-                call.approved_digest = call_digest(name, call.args)
+                call.approved_digest = decisions.args_digest(name, call.args)
             case Deny():
-                message = decision.message or "The tool call was denied."
-                self._done(call, parts.tool_return(name, call_id, message, outcome="denied"))
+                message, outcome = _denial(held)
+                self._done(call, parts.tool_return(name, call_id, decision.message or message, outcome=outcome))
             case Resolve():
                 call.succeeded = True
                 self.state.usage += Usage(tool_calls=1)
@@ -498,7 +504,7 @@ class Machine:
 
     def _reject(self, name: str, error: str, message: str, content: str, at: datetime) -> None:
         rejected = self.state.rejected
-        rejected.append(Rejection(name=name, error=error, message=message, content=content[:400], at=at))
+        rejected.append(Rejection(name=name, error=error, message=_cut(message), content=content[:400], at=at))
         del rejected[:-MAX_REJECTED]
 
     def _timer_fired(self, name: str) -> None:
@@ -539,7 +545,7 @@ class Machine:
 
     def _fail(self, error_type: str, message: str) -> None:
         """Begin to end the run. A call that must not be repeated may still finish what it began."""
-        self._end(Ending(state="failed", error_type=error_type, message=message))
+        self._end(Ending(state="failed", error_type=error_type, message=_cut(message)))
         self._cancel_calls(also_unrepeatable=False)
 
     def _cancel(self) -> None:
@@ -568,7 +574,7 @@ class Machine:
             if call.status == "backoff":
                 self._commands.append(CancelTimer(name=_backoff(call)))
             if call.status in ("ready", "held", "backoff"):
-                self._done(call, parts.failed_return(call.plan, _why_dropped(call)))
+                self._done(call, parts.failed_return(call.plan, _why_dropped(call.held)))
         if state.asking or any(call.status == "running" for call in state.calls.values()):
             return
         self._close_step()
@@ -741,7 +747,8 @@ def _arguments(plan: StepPlan) -> dict[str, JsonObject]:
     for part in plan.response["parts"]:
         if part["part_kind"] == "tool-call":
             try:
-                given[part["tool_call_id"]] = ToolCallPart.model_validate(part).args_as_dict()
+                # As they are sent: in a number such as 1e999 Python sees infinity, and JSON nothing.
+                given[part["tool_call_id"]] = from_json(to_json(ToolCallPart.model_validate(part).args_as_dict()))
             except ValueError:
                 # Arguments that are no object never start a call: the plan has settled it.
                 given[part["tool_call_id"]] = {}
@@ -750,10 +757,8 @@ def _arguments(plan: StepPlan) -> dict[str, JsonObject]:
 
 def _reason(decision: Decision) -> str | None:
     match decision:
-        case Approve():
-            return decision.reason
-        case Deny() | Retry():
-            return decision.message
+        case Approve(reason=text) | Deny(message=text) | Retry(message=text):
+            return None if text is None else _cut(text)
         case Resolve():
             return None
         case _:
@@ -764,17 +769,29 @@ def _maybe(reason: str) -> str:
     return f"{reason}. The call may or may not have taken effect."
 
 
-def _why_dropped(call: Call) -> str:
-    """What the conversation says of a call that the end of the run overtook."""
-    match call.held:
+def _why_dropped(held: Held | None) -> str:
+    """What the conversation says of a call that nobody will make or answer any more."""
+    match held:
         case Held(kind="unknown_outcome", metadata={"effect": "unknown", "reason": str(reason)}):
             return _maybe(reason)
         case Held(kind="unknown_outcome", metadata={"reason": str(reason)}):
-            return reason
+            return f"{reason}."
         case Held(kind="external" | "deferred"):
             return "The run ended before its result came."
         case _:
             return "The call was not made: the run ended."
+
+
+def _denial(held: Held) -> tuple[str, str]:
+    """What the model is told by default of a call that a person refuses, and as which outcome."""
+    if held.kind != "unknown_outcome":
+        return "The tool call was denied.", "denied"
+    # Refused is only another execution: the first may have taken effect, and was not denied.
+    return f"{_why_dropped(held)} It was not made again.", "failed"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}…"
 
 
 def _delay(seconds: float) -> timedelta:

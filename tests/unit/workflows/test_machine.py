@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -381,3 +382,108 @@ def test_a_message_that_steers_counts_in_bytes() -> None:
     run.returns("a")
     assert next_request(run) < MAX_PAYLOAD_BYTES
     assert run.state.step_bytes == 0
+
+
+# --- decisions that cannot apply, and what is kept of them -----------------------------------------------------------
+
+
+def test_at_most_100_decisions_are_kept_for_calls_that_do_not_wait_yet() -> None:
+    run = Driven()
+    for i in range(101):
+        run.signals("deny", f"c{i}")
+    assert len(run.state.early) == 100
+    [rejection] = run.rejected
+    assert rejection.content == '{"tool_call_id": "c100"}'
+
+
+def test_decisions_that_are_kept_are_bounded_in_bytes() -> None:
+    run = Driven()
+    for i in range(3):
+        run.signals("resolve", f"c{i}", result="x" * 400_000)
+    assert [early.decision["tool_call_id"] for early in run.state.early] == ["c0", "c1"]
+    assert len(run.rejected) == 1
+    assert len(run.rejected[0].content) == 400
+
+
+def test_an_update_for_a_call_that_does_not_wait_is_not_kept() -> None:
+    run = Driven()
+    run.updates("deny", "a")
+    assert run.state.early == []
+    assert [rejection.error for rejection in run.rejected] == ["UnknownCall"]
+
+
+def test_a_decision_on_a_call_of_an_earlier_step_is_listed_and_not_kept() -> None:
+    """No call has its ID again: it would be kept for ever, in the place of one that is needed."""
+    run = Driven()
+    run.plans(call("a"))
+    run.returns("a")
+    run.signals("deny", "a")
+    assert run.state.early == []
+    assert [rejection.message for rejection in run.rejected] == [
+        "Call 'a' does not wait for a decision: it has its result."
+    ]
+
+
+def test_decisions_kept_for_a_call_that_never_waited_are_listed_when_its_step_ends() -> None:
+    run = Driven()
+    run.signals("deny", "a")
+    run.plans(call("a"))
+    run.returns("a")
+    assert run.state.early == []
+    assert [rejection.message for rejection in run.rejected] == ["Call 'a' ended without waiting for a decision."]
+
+
+def test_nothing_is_taken_in_while_a_run_ends() -> None:
+    run = Driven()
+    run.plans(call("a", on_error="fail_run"), call("b", repeatable=False))
+    run.errs("a")
+    run.signals("deny", "b")
+    run.signals("approve", "later", digest="0")
+    run.steers("Do go on.")
+    assert [rejection.message for rejection in run.rejected] == [
+        "No call waits any more: the run ends with ToolFailed.",
+        "No call waits any more: the run ends with ToolFailed.",
+        "There is no next step: the run ends with ToolFailed.",
+    ]
+    assert run.state.early == []
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), {"deep": [float("-inf")]}, "\ud800"])
+def test_a_value_that_json_cannot_write_is_refused(value: Any) -> None:
+    """`1e999` is good JSON, and infinity to Python: hashing it once failed the workflow task for good."""
+    run = Driven()
+    run.plans(call("a", wait_for="approval"), call("b", wait_for="external"))
+    run.signals("approve", "a", override_args={"x": value})
+    run.signals("resolve", "b", result=value)
+    run.signals("resolve", "later", result=value)
+    assert [rejection.error for rejection in run.rejected] == ["InvalidDecision"] * 3
+
+
+def test_arguments_that_json_cannot_write_can_wait_in_a_run_without_a_wire() -> None:
+    run = Driven()
+    run.plans(call("a", args={"x": float("inf")}, wait_for="approval"))
+    run.updates("approve", "a")
+    assert run.started == ["a"]
+
+
+def test_texts_that_a_run_keeps_for_people_are_cut() -> None:
+    run = Driven()
+    run.plans(call("a", wait_for="approval"), call("b"))
+    run.signals("deny", "a", message="no " * 10_000)
+    assert len(run.records[0].reason or "") == 4_001
+    run.ends("b", Retried(content="x" * 100_000))
+    run.plans(call("c"))
+    run.ends("c", Retried(content="x" * 100_000))
+    assert run.failure is not None
+    assert len(run.failure[1]) == 4_001
+
+
+def test_refusing_to_run_a_call_of_unknown_outcome_again_says_nothing_of_its_first_execution() -> None:
+    run = Driven()
+    run.plans(call("a", repeatable=False))
+    run.is_lost("a")
+    run.updates("deny", "a")
+    assert run.told_about("a")["outcome"] == "failed"
+    assert run.told_about("a")["content"] == (
+        "The worker was lost while the call ran. The call may or may not have taken effect. It was not made again."
+    )
