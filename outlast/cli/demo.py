@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import sys
+import sysconfig
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -158,13 +159,12 @@ class _Demo:
     def _environment(self) -> dict[str, str]:
         # Its own server, whatever the environment, a profile or .env say, and no key: the rules answer.
         ours = ("TEMPORAL_", "OUTLAST_", "OPENAI_", "DEEPSEEK_")
-        here = Path(outlast.__file__).resolve().parents[1]
         env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         return env | {
             "TEMPORAL_ADDRESS": self.server.address,
             "TEMPORAL_NAMESPACE": self.server.namespace,
             "TEMPORAL_CONFIG_FILE": os.devnull,
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(here), os.environ.get("PYTHONPATH")])),
+            "PYTHONPATH": os.pathsep.join(_python_path()),
         }
 
     async def _follow(self, run: Run, worker: WorkerProcess) -> None:
@@ -270,6 +270,14 @@ async def _until_told(screen: Screen, words: str) -> None:
     except asyncio.CancelledError:
         # Ctrl-C is as good an end as Enter: all is done.
         pass
+
+
+def _python_path() -> list[str]:
+    """Where the worker, which runs in another folder, finds outlast as this process did: even in a bare checkout."""
+    given = [str(Path(entry).resolve()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    here = Path(outlast.__file__).resolve().parents[1]
+    installed = here in (Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib"))
+    return given if installed else [*given, str(here)]
 
 
 def _program(name: str) -> str:

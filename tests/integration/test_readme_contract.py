@@ -1,0 +1,183 @@
+"""README's promise that any program starts runs and decides, with nothing of outlast: its own words, and by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import runpy
+import shutil
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import anyio
+import pytest
+from temporalio.client import Client
+
+from outlast.server import EmbeddedServer, find_temporal
+from outlast.settings import Settings
+from outlast.worker import build_worker
+from tests.histories import assert_healthy
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+PROMPT = "Ada wants a refund of order 1042."
+ANSWER = "Sorry about the headphones, Ada. Refunded 1999 cents of order 1042."
+PATIENCE = 90
+
+
+def block(language: str, containing: str) -> str:
+    """The one block of the README in this language that contains these words."""
+    [found] = [text for text in re.findall(rf"```{language}[^\n]*\n(.*?)```", README, re.DOTALL) if containing in text]
+    return found
+
+
+class Shop:
+    """A queue of the test's own where the refunds example listens, and what is paid there."""
+
+    def __init__(self, client: Client, example: dict[str, Any]) -> None:
+        self.client = client
+        self.task_queue = f"readme-{uuid.uuid4().hex[:8]}"
+        self.run_id = f"refund-{uuid.uuid4().hex[:8]}"
+        self._example = example
+
+    def refunded(self) -> int:
+        with self._example["database"]() as db:
+            return sum(order["refunded"] for order in db.execute(self._example["ORDERS"]))
+
+    def words(self, text: str) -> str:
+        """README's words, for this queue and this run."""
+        text = re.sub(r"\brefund-\d\b", self.run_id, text)
+        text = text.replace("--task-queue outlast", f"--task-queue {self.task_queue}")
+        text = text.replace('"name": "outlast"', f'"name": "{self.task_queue}"')
+        return text.replace('task_queue="outlast"', f'task_queue="{self.task_queue}"')
+
+    async def waits(self) -> None:
+        with anyio.fail_after(PATIENCE):
+            while not await self.client.get_workflow_handle(self.run_id).query("pending"):
+                await anyio.sleep(0.05)
+
+
+@pytest.fixture
+async def shop(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shop]:
+    monkeypatch.setenv("REFUNDS_DB", str(tmp_path / "refunds.db"))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
+    example = runpy.run_path(str(ROOT / "examples" / "refunds.py"))
+    shop = Shop(client, example)
+    settings = Settings(task_queue=shop.task_queue)
+    async with build_worker(client, [example["support"]], settings=settings, max_cached_workflows=0):
+        yield shop
+    await assert_healthy(client.get_workflow_handle(shop.run_id))
+
+
+async def test_the_readmes_python_needs_only_temporalio(shop: Shop, server: EmbeddedServer) -> None:
+    source = shop.words(block("python", "temporalio.client")).replace("localhost:7233", server.address)
+    forbidding = "import sys\nsys.modules['outlast'] = None\n"
+    with anyio.fail_after(PATIENCE):
+        done = await anyio.run_process([sys.executable, "-c", forbidding + source], check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    question, answer = done.stdout.decode().splitlines()
+    assert question == "Refund 1999 cents of order 1042? {'order_id': 1042, 'cents': 1999}"
+    assert answer == ANSWER
+    assert shop.refunded() == 1999
+
+
+async def test_the_readmes_lines_for_the_temporal_command_line(shop: Shop, server: EmbeddedServer) -> None:
+    commands = shop.words(block("sh", "temporal workflow")).replace("\\\n", " ").strip().splitlines()
+    env = {
+        **os.environ,
+        "PATH": f"{find_temporal().parent}{os.pathsep}{os.environ['PATH']}",
+        "TEMPORAL_ADDRESS": server.address,
+    }
+    said = [await _after_waiting(shop, number, command, env) for number, command in enumerate(commands)]
+    assert "Refund 1999 cents of order 1042?" in said[1]
+    assert ANSWER in said[3]
+    assert shop.refunded() == 1999
+
+
+async def test_the_readmes_lines_for_curl(shop: Shop, server: EmbeddedServer) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("there is no curl")
+    text = shop.words(block("sh", "curl")).replace("http://localhost:7243", server.http_url)
+    where, *commands = re.split(r"\n(?=curl )", text.replace("\\\n", " ").strip())
+    said = [await _after_waiting(shop, number, f"{where}\n{command}") for number, command in enumerate(commands)]
+    assert json.loads(said[1])["queryResult"][0][0]["prompt"] == "Refund 1999 cents of order 1042?"
+    assert ANSWER in said[3]
+    assert shop.refunded() == 1999
+
+
+async def _after_waiting(shop: Shop, number: int, command: str, env: dict[str, str] | None = None) -> str:
+    if number == 1:
+        await shop.waits()
+    with anyio.fail_after(PATIENCE):
+        done = await anyio.run_process(["sh", "-ec", command], env=env, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stdout.decode()}\n{done.stderr.decode()}"
+    return done.stdout.decode()
+
+
+async def test_any_temporal_client_and_a_dict(shop: Shop, client: Client) -> None:
+    """As README's Python, and to the letter: each answer has exactly the shape of the contract."""
+    run_input = {"agent": "support", "prompt": PROMPT, "metadata": {"requester": "ada"}}
+    run = await client.start_workflow("AgentRun", run_input, id=shop.run_id, task_queue=shop.task_queue)
+    await shop.waits()
+    [call] = await run.query("pending")
+    assert {
+        "tool_call_id",
+        "tool_name",
+        "args",
+        "digest",
+        "kind",
+        "requested_at",
+        "approvals",
+        "needed",
+        "metadata",
+    } <= (call.keys())
+    assert (call["tool_name"], call["kind"]) == ("refund", "approval")
+    assert call["args"] == {"order_id": 1042, "cents": 1999}
+    assert call["metadata"]["run"] == {"requester": "ada"}
+    assert (await run.query("status"))["state"] == "waiting"
+    assert shop.refunded() == 0
+    await run.signal("approve", {"tool_call_id": call["tool_call_id"], "digest": call["digest"]})
+    with anyio.fail_after(PATIENCE):
+        result = await run.result()
+    assert result.keys() == {"output", "usage", "steps", "messages"}
+    assert result["output"] == ANSWER
+    assert shop.refunded() == 1999
+
+
+async def test_the_http_api_and_nothing_but_the_standard_library(shop: Shop, server: EmbeddedServer) -> None:
+    base = f"{server.http_url}/api/v1/namespaces/{server.namespace}/workflows/{shop.run_id}"
+
+    def send(path: str = "", body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(base + path, data=data, headers={"Content-Type": "application/json"})
+        with urlopen(request, timeout=PATIENCE) as answer:
+            return json.loads(answer.read())
+
+    async def ask(path: str = "", body: Any = None) -> Any:
+        return await asyncio.to_thread(send, path, body)
+
+    await ask(
+        body={
+            "workflowType": {"name": "AgentRun"},
+            "taskQueue": {"name": shop.task_queue},
+            "input": [{"agent": "support", "prompt": PROMPT}],
+        }
+    )
+    await shop.waits()
+    [[call]] = (await ask("/query/pending", {}))["queryResult"]
+    assert call["prompt"] == "Refund 1999 cents of order 1042?"
+    decision = {"tool_call_id": call["tool_call_id"], "digest": call["digest"], "by": "ada"}
+    await ask("/signal/approve", {"input": [decision]})
+    events = (await ask("/history?waitNewEvent=true&historyEventFilterType=HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT"))[
+        "history"
+    ]["events"]
+    [result] = events[-1]["workflowExecutionCompletedEventAttributes"]["result"]
+    assert result["output"] == ANSWER
+    assert shop.refunded() == 1999
