@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -59,7 +61,7 @@ def names(wheel: Path) -> set[str]:
 
 def sources() -> set[str]:
     """Every module of the working tree as it must be named in a wheel."""
-    expected = {"outlast/py.typed", "outlast/worker.py"}
+    expected = {"outlast/py.typed", "outlast/worker.py", "outlast/examples/refunds.py"}
     for room in ("outlast", *ROOMS[:3]):
         prefix = "" if room == "outlast" else "outlast/"
         expected |= {prefix + path.relative_to(ROOT).as_posix() for path in (ROOT / room).rglob("*.py")}
@@ -87,11 +89,15 @@ def test_the_source_distribution_holds_what_its_links_point_to(built: Path) -> N
     with tarfile.open(sdist) as archive:
         paths = {name.partition("/")[2] for name in archive.getnames()}
     assert {"worker.py", "workflows/__init__.py", "activities/__init__.py", "toolsets/__init__.py"} <= paths
+    assert "examples/refunds.py" in paths
     assert {"LICENSE", "README.md", "pyproject.toml"} <= paths
     assert not any(path.startswith(("tests", ".venv", "benchmarks")) for path in paths)
 
 
-def test_an_agent_runs_from_the_wheel_beside_the_users_own_modules(wheel: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def installed(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """The Python of an environment that holds the wheel, and a folder with a user's own modules."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     environment, project = tmp_path / "environment", tmp_path / "project"
     run(sys.executable, "-m", "venv", "--without-pip", environment, cwd=tmp_path)
     python = environment / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
@@ -108,7 +114,23 @@ def test_an_agent_runs_from_the_wheel_beside_the_users_own_modules(wheel: Path, 
     project.mkdir()
     for room in ROOMS:
         (project / f"{room}.py").write_text(USERS_OWN)
+    return python, project
+
+
+def test_an_agent_runs_from_the_wheel_beside_the_users_own_modules(installed: tuple[Path, Path]) -> None:
+    python, project = installed
     (project / "app.py").write_text(APP)
     where, answer = run(python, "app.py", cwd=project).strip().splitlines()
-    assert Path(where).is_relative_to(environment)
+    assert Path(where).is_relative_to(python.parents[1])
     assert answer
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_demo_runs_from_the_wheel(installed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It needs the example, which the wheel must hold, and starts workers of its own."""
+    python, project = installed
+    monkeypatch.setenv("PATH", sysconfig.get_path("scripts"), prepend=os.pathsep)
+    told = json.loads(run(python.parent / "outlast", "demo", "--json", cwd=project))
+    assert told["output"] == "Sorry about the headphones, Ada. Refunded 1999 cents of order 1042."
+    assert [order["refunded"] for order in told["after"]] == [0, 1999, 0]
