@@ -131,10 +131,11 @@ class Machine:
 
     def settle(self, tool_call_id: str, outcome: CallOutcome, at: datetime) -> list[Command]:
         """Give a waiting call an outcome that is no decision of a person, as an in-process caller may."""
-        call = self.state.calls[tool_call_id]
-        call.held = None
-        self._outcome(call, outcome, 0, at)
-        self._advance()
+        call = self.state.calls.get(tool_call_id)
+        if call is not None and call.held is not None:
+            call.held, self._changed = None, True
+            self._outcome(call, outcome, None, at)
+            self._advance()
         return self._flush()
 
     # --- events --------------------------------------------------------------------------------------------------
@@ -204,13 +205,13 @@ class Machine:
         state.digest = extend_digest(state.digest, [*delta, plan.response])
         state.messages.append(plan.response)
         state.known = len(state.messages)
-        state.features = plan.features
         state.step_losses = 0
         state.usage += Usage.model_validate({**plan.response.get("usage", {}), "requests": 1})
         self._take_calls(plan, event.at)
 
     def _take_calls(self, plan: StepPlan, at: datetime) -> None:
         state = self.state
+        state.features = plan.features
         state.output = plan.output
         given = _arguments(plan)
         state.calls = {
@@ -277,10 +278,12 @@ class Machine:
             case Retried():
                 self._retried(call, outcome, at)
             case Failed():
+                message = f"{outcome.error_type}: {outcome.message}"
                 if outcome.known:
-                    self._failed(call, outcome.error_type, outcome.message, at)
+                    # The tool itself says so, to the model: `on_error` is for what nobody planned.
+                    self._done(call, parts.failed_return(call.plan, message))
                 else:
-                    self._unknown(call, f"{outcome.error_type}: {outcome.message}", at)
+                    self._unknown(call, message, at)
             case Transient():
                 self._transient(call, outcome, at)
             case Deferred():

@@ -155,10 +155,10 @@ def run_state(state: RunState) -> Literal["running", "waiting", "paused", "compl
     """In one word, what the run is doing."""
     if state.ended is not None:
         return state.ended
-    if state.asking or any(call.status == "running" for call in state.calls.values()):
+    statuses = {call.status for call in state.calls.values()}
+    if state.asking or "running" in statuses:
         return "running"
     if state.paused:
         return "paused"
-    if any(call.held is not None for call in state.calls.values()):
-        return "waiting"
-    return "running"
+    # A call that is tried again in a moment is under way, too: nobody has to do anything about it.
+    return "waiting" if "held" in statuses and "backoff" not in statuses else "running"

@@ -7,10 +7,31 @@ from typing import Any
 
 import pytest
 
-from outlast.contracts import MAX_PAYLOAD_BYTES, Deferred, Failed, Features, Retried, Returned, Transient, call_digest
-from outlast.workflows.commands import CancelCall, CancelStep, CancelTimer, EndCancelled, Fail, RequestStep, StartTimer
+from outlast.contracts import (
+    MAX_PAYLOAD_BYTES,
+    Deferred,
+    Failed,
+    Features,
+    Retried,
+    Returned,
+    Transient,
+    UsageLimits,
+    call_digest,
+)
+from outlast.messages import Usage
+from outlast.workflows import views
+from outlast.workflows.commands import (
+    CancelCall,
+    CancelStep,
+    CancelTimer,
+    EndCancelled,
+    Fail,
+    RequestStep,
+    StartCall,
+    StartTimer,
+)
 from outlast.workflows.machine import MAX_DELAY_SECONDS
-from outlast.workflows.state import STEP_BYTES
+from outlast.workflows.state import STEP_BYTES, run_state
 from tests.unit.workflows.driving import Driven, call
 
 # --- the end of a run ------------------------------------------------------------------------------------------------
@@ -194,6 +215,389 @@ def test_a_call_that_says_try_again_waits_as_long_as_it_asks_for(asked: float | 
     assert run.last(StartTimer) == [StartTimer(name="backoff:a", delay=timedelta(seconds=seconds))]
     run.timer_fires("backoff:a")
     assert run.started == ["a"]
+
+
+@pytest.mark.parametrize("on_error", ["tell_model", "ask", "fail_run"])
+def test_what_a_tool_says_itself_about_its_failure_is_told_to_the_model(on_error: str) -> None:
+    """`FatalToolError`, a result too large or without JSON: not what `on_error` is for, and no retry is used."""
+    run = Driven()
+    run.plans(call("a", on_error=on_error, max_retries=0))
+    run.ends("a", Failed(error_type="FatalToolError", message="no such order"))
+    assert run.asks
+    assert run.told_about("a")["outcome"] == "failed"
+    assert run.told_about("a")["content"] == "FatalToolError: no such order"
+    assert run.state.retries == {}
+
+
+@pytest.mark.parametrize("content", ["Unknown tool name: 'fnd'.", [{"loc": ["x"], "msg": "Field required"}]])
+def test_what_never_starts_is_told_to_the_model_and_uses_a_retry(content: Any) -> None:
+    run = Driven()
+    run.plans(call("a", settled=Retried(content=content, reason="arguments")))
+    assert run.asks
+    assert run.told_about("a")["content"] == content
+    assert run.state.retries == {"find": 1}
+
+
+def test_an_error_after_the_last_attempt_is_told_to_the_model() -> None:
+    run = Driven()
+    run.plans(call("a", max_retries=0))
+    run.errs("a")
+    assert run.asks
+    assert run.told_about("a")["content"] == "ValueError: card declined"
+    assert run.state.retries == {}
+
+
+def test_an_error_after_the_last_attempt_may_fail_the_run() -> None:
+    run = Driven()
+    run.plans(call("a", on_error="fail_run"))
+    run.errs("a")
+    assert run.failure == ("ToolFailed", "The tool 'find' failed, ValueError: card declined")
+
+
+def test_an_error_after_the_last_attempt_may_ask() -> None:
+    run = Driven()
+    run.plans(call("a", on_error="ask"))
+    run.errs("a")
+    [pending] = views.pending(run.state)
+    assert pending.kind == "unknown_outcome"
+    assert pending.metadata == {"reason": "ValueError: card declined", "effect": "failed", "executions": 1}
+    run.updates("approve", "a")
+    assert run.started == ["a"]
+
+
+def test_a_repeatable_call_that_times_out_is_told_to_the_model_and_uses_a_retry() -> None:
+    run = Driven()
+    run.plans(call("a", timeout=1))
+    run.times_out("a")
+    assert run.told_about("a") == {
+        "part_kind": "retry-prompt",
+        "content": "Timed out after 1 seconds.",
+        "tool_name": "find",
+        "tool_call_id": "a",
+    }
+    assert run.state.retries == {"find": 1}
+
+
+def test_a_repeatable_call_whose_worker_is_lost_starts_again_up_to_five_times() -> None:
+    run = Driven()
+    run.plans(call("a", attempts=1))
+    for _ in range(5):
+        run.is_lost("a")
+        assert run.started == ["a"]
+    run.is_lost("a")
+    assert run.told_about("a")["content"] == ("WorkerLost: The worker was lost while the call ran, 6 times in a row.")
+
+
+@pytest.mark.parametrize("how", ["is_lost", "times_out", "errs"])
+def test_a_call_that_must_not_be_repeated_never_starts_again_by_itself(how: str) -> None:
+    run = Driven()
+    run.plans(call("a", repeatable=False, timeout=1))
+    getattr(run, how)("a")
+    assert run.started == []
+    [pending] = views.pending(run.state)
+    assert (pending.kind, pending.metadata["effect"]) == ("unknown_outcome", "unknown")
+
+
+def test_a_call_that_was_approved_must_not_be_repeated_unless_its_tool_says_so() -> None:
+    for repeatable, started in ((None, []), (True, ["a"])):
+        run = Driven()
+        run.plans(call("a", wait_for="approval", repeatable=repeatable))
+        run.updates("approve", "a")
+        run.is_lost("a")
+        assert run.started == started
+
+
+def test_an_unknown_outcome_may_be_told_to_the_model() -> None:
+    run = Driven()
+    run.plans(call("a", repeatable=False, on_unknown="tell_model", timeout=1))
+    run.times_out("a")
+    assert run.told_about("a")["outcome"] == "failed"
+    assert run.told_about("a")["content"] == ("Timed out after 1 seconds. The call may or may not have taken effect.")
+
+
+def test_an_unknown_outcome_is_answered_with_its_result() -> None:
+    run = Driven()
+    run.plans(call("a", repeatable=False))
+    run.is_lost("a")
+    run.updates("resolve", "a", result={"refunded": True})
+    assert run.told_about("a")["content"] == {"refunded": True}
+    assert run.state.usage.tool_calls == 1
+
+
+def test_a_call_that_no_worker_takes_is_scheduled_again_for_ever_even_one_that_must_not_be_repeated() -> None:
+    run = Driven()
+    run.plans(call("a", repeatable=False))
+    for _ in range(20):
+        run.is_unclaimed("a")
+        assert run.started == ["a"]
+
+
+def test_a_transient_error_is_tried_again_as_often_as_its_attempts_say() -> None:
+    run = Driven()
+    run.plans(call("a", repeatable=False, attempts=2))
+    busy = Transient(error_type="TransientToolError", message="busy", retry_after=1)
+    run.ends("a", busy)
+    run.timer_fires("backoff:a")
+    run.ends("a", busy)
+    assert run.told_about("a")["content"] == "TransientToolError: busy"
+
+
+def test_a_call_that_is_tried_again_in_a_moment_is_no_reason_to_call_anybody() -> None:
+    run = Driven()
+    run.plans(call("a", repeatable=False), call("b", wait_for="approval"))
+    run.ends("a", Transient(error_type="TransientToolError", message="busy", retry_after=1))
+    assert run_state(run.state) == "running"
+    run.pauses()
+    assert run_state(run.state) == "paused"
+    run.resumes()
+    run.timer_fires("backoff:a")
+    run.returns("a")
+    assert run_state(run.state) == "waiting"
+
+
+@pytest.mark.parametrize("wait_for", ["approval", "deferred"])
+def test_a_call_whose_tool_asks_somebody_waits_with_what_the_tool_says(wait_for: Any) -> None:
+    run = Driven()
+    run.plans(call("a", metadata={"team": "money"}), call("b"))
+    run.ends("a", Deferred(wait_for=wait_for, metadata={"ticket": 7}, json_schema={"type": "object"}))
+    [pending] = views.pending(run.state)
+    assert pending.kind == wait_for
+    assert pending.metadata == {"team": "money", "ticket": 7}
+    run.returns("b")
+    assert not run.asks
+    run.updates("resolve", "a", result="ok")
+    assert run.asks
+    assert [part["tool_call_id"] for part in run.told] == ["a", "b"]
+
+
+def test_a_denied_call_never_starts_and_the_model_sees_why() -> None:
+    run = Driven()
+    run.plans(call("a", wait_for="approval"), call("b", wait_for="approval"))
+    run.updates("deny", "a", message="Not this customer.")
+    run.updates("deny", "b")
+    assert run.started == []
+    assert [(part["outcome"], part["content"]) for part in run.told] == [
+        ("denied", "Not this customer."),
+        ("denied", "The tool call was denied."),
+    ]
+
+
+def test_a_decision_acts_on_its_own_call_at_once() -> None:
+    run = Driven()
+    run.plans(call("a", wait_for="approval"), call("b"), call("c", wait_for="approval"))
+    assert run.started == ["b"]
+    run.updates("approve", "c")
+    assert run.started == ["c"]
+
+
+def test_an_approved_call_runs_with_what_was_approved() -> None:
+    run = Driven()
+    run.plans(call("a", wait_for="approval"))
+    run.updates("approve", "a", override_args={"x": 5})
+    [start] = run.last(StartCall)
+    assert start.input.args == {"x": 5}
+    assert start.input.approved
+    assert start.input.approved_digest == call_digest("find", {"x": 5})
+    assert run.records[0].edited
+    assert run.records[0].digest == call_digest("find", {"x": 1})
+
+
+def test_a_lost_model_request_is_made_again_up_to_five_times() -> None:
+    run = Driven()
+    for _ in range(5):
+        run.loses_step()
+        [request] = run.last(RequestStep)
+        assert request.input.step == 1
+    run.loses_step()
+    assert run.failure == ("ModelRequestFailed", "The worker was lost 6 times in step 1: the worker was lost")
+
+
+# --- sequential calls, pausing, steering -----------------------------------------------------------------------------
+
+
+def test_sequential_calls_run_alone_and_in_their_place() -> None:
+    run = Driven()
+    run.plans(call("a"), call("b", sequential=True), call("c"), call("d", sequential=True))
+    assert run.started == ["a"]
+    run.returns("a")
+    assert run.started == ["b"]
+    run.returns("b")
+    assert run.started == ["c"]
+    run.returns("c")
+    assert run.started == ["d"]
+
+
+def test_a_sequential_call_that_waits_for_a_person_does_not_hold_the_others() -> None:
+    run = Driven()
+    run.plans(call("a", sequential=True, wait_for="approval"), call("b"), call("c"))
+    assert run.started == ["b", "c"]
+    run.updates("approve", "a")
+    assert run.started == []
+    run.returns("b")
+    run.returns("c")
+    assert run.started == ["a"]
+
+
+def test_at_most_100_calls_are_under_way() -> None:
+    run = Driven()
+    run.plans(*(call(f"c{i}") for i in range(102)))
+    assert len(run.started) == 100
+    run.returns("c7")
+    assert run.started == ["c100"]
+
+
+def test_nothing_starts_while_paused_and_decisions_apply() -> None:
+    run = Driven()
+    run.plans(call("a"), call("b", wait_for="approval"), call("c", repeatable=False))
+    run.pauses()
+    run.is_lost("a")
+    run.updates("approve", "b")
+    assert run.started == []
+    run.returns("c")
+    run.resumes()
+    assert run.started == ["a", "b"]
+
+
+def test_no_step_begins_while_paused() -> None:
+    run = Driven()
+    run.plans(call("a"))
+    run.pauses()
+    run.returns("a")
+    assert not run.asks
+    run.steers("Be brief.")
+    assert not run.asks
+    run.resumes()
+    assert run.asks
+    assert [part["part_kind"] for part in run.told] == ["tool-return", "user-prompt"]
+
+
+def test_an_output_ends_a_paused_run() -> None:
+    run = Driven()
+    run.pauses()
+    run.plans(output="done")
+    assert run.output == "done"
+
+
+def test_a_message_that_steers_comes_before_the_next_step_after_the_results() -> None:
+    run = Driven()
+    run.plans(call("a"))
+    run.steers("Hurry.")
+    run.ends("a", Returned(content=1, user_content="See the picture."))
+    assert run.told == [
+        {"part_kind": "tool-return", "tool_name": "find", "tool_call_id": "a", "content": 1},
+        {"part_kind": "user-prompt", "content": "See the picture."},
+        {"part_kind": "user-prompt", "content": "Hurry."},
+    ]
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_message_that_arrives_before_the_output_takes_the_run_on(paused: bool) -> None:
+    """The user has more to say: an output that was made without it is not the last word."""
+    run = Driven()
+    run.steers("And the shipping?")
+    if paused:
+        run.pauses()
+    run.plans(call("a", settled=Returned(content="Final result processed."), output=True), output="done")
+    if paused:
+        assert not run.asks
+        run.resumes()
+    assert run.asks
+    assert [part["part_kind"] for part in run.told] == ["tool-return", "user-prompt"]
+    run.plans(output="done, and shipped")
+    assert run.output == "done, and shipped"
+
+
+def test_a_message_that_steers_survives_a_lost_model_request() -> None:
+    run = Driven()
+    run.steers("Hurry.")
+    run.loses_step()
+    [request] = run.last(RequestStep)
+    assert request.input.step == 1
+    assert [message["parts"][-1]["content"] for message in request.input.position.delta] == ["hi", "Hurry."]
+
+
+# --- deps ------------------------------------------------------------------------------------------------------------
+
+
+def test_changes_of_deps_are_merged_field_by_field() -> None:
+    run = Driven(deps={"a": 0, "b": 0, "c": 0})
+    run.plans(call("x"), call("y"))
+    run.returns("x", a=1)
+    run.returns("y", b=2)
+    assert run.state.deps.value == {"a": 1, "b": 2, "c": 0}
+    [request] = run.last(RequestStep)
+    assert request.input.position.deps == run.state.deps
+
+
+def test_a_field_that_two_overlapping_calls_change_fails_the_run() -> None:
+    run = Driven(deps={"a": 0})
+    run.plans(call("x"), call("y"))
+    run.returns("x", a=1)
+    run.returns("y", a=1)
+    assert run.failure is not None
+    assert run.failure[0] == "DepsConflict"
+    assert run.failure[1] == (
+        "The call 'y' of 'find' changed 'a' of deps while another call that overlapped changed the same. Mark the "
+        "tools `sequential`."
+    )
+
+
+def test_calls_that_do_not_overlap_may_change_the_same_field() -> None:
+    run = Driven(deps={"a": 0})
+    run.plans(call("x", sequential=True), call("y", sequential=True))
+    run.returns("x", a=1)
+    run.returns("y", a=2)
+    run.plans(call("z"))
+    run.returns("z", a=3)
+    assert run.state.deps.value == {"a": 3}
+    assert run.failure is None
+
+
+# --- usage -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_stops_at_its_limit_of_requests() -> None:
+    run = Driven(limits=UsageLimits(requests=1))
+    run.plans(call("a"))
+    run.returns("a")
+    assert run.failure == ("UsageLimitExceeded", "The run has made 1 model requests, and its limit is 1.")
+    assert run.last(Fail)
+    assert run.told_about("a")["content"] == "found"
+
+
+def test_calls_beyond_the_limit_are_not_made() -> None:
+    run = Driven(limits=UsageLimits(tool_calls=2))
+    run.plans(call("a"), call("b"))
+    run.returns("a")
+    run.returns("b")
+    run.plans(call("c"))
+    assert run.started == []
+    assert run.failure == ("UsageLimitExceeded", "The run is at 3 tool calls, and its limit is 2.")
+
+
+@pytest.mark.parametrize(
+    ("limits", "what"),
+    [
+        (UsageLimits(input_tokens=9), "10 input tokens, and its limit is 9"),
+        (UsageLimits(output_tokens=4), "5 output tokens, and its limit is 4"),
+        (UsageLimits(total_tokens=14), "15 tokens, and its limit is 14"),
+    ],
+)
+def test_a_run_stops_at_its_limits_of_tokens(limits: UsageLimits, what: str) -> None:
+    run = Driven(limits=limits)
+    run.plans(call("a"), usage={"input_tokens": 10, "output_tokens": 5})
+    assert run.started == []
+    assert run.failure == ("UsageLimitExceeded", f"The run is at {what}.")
+
+
+def test_usage_counts_requests_results_and_tokens() -> None:
+    run = Driven()
+    run.plans(call("a"), call("b", wait_for="external"), call("c"), usage={"input_tokens": 7, "details": {"cached": 3}})
+    run.returns("a")
+    run.signals("resolve", "b", result=1)
+    run.errs("c")
+    run.plans(output="done", usage={"input_tokens": 1, "output_tokens": 2, "details": {"cached": 1}})
+    assert run.state.usage == Usage(requests=2, tool_calls=2, input_tokens=8, output_tokens=2, details={"cached": 4})
 
 
 # --- retries ---------------------------------------------------------------------------------------------------------
@@ -487,3 +891,14 @@ def test_refusing_to_run_a_call_of_unknown_outcome_again_says_nothing_of_its_fir
     assert run.told_about("a")["content"] == (
         "The worker was lost while the call ran. The call may or may not have taken effect. It was not made again."
     )
+
+
+def test_an_in_process_caller_settles_only_what_waits() -> None:
+    run = Driven()
+    run.plans(call("a", settled=Retried(content="No such tool.")), call("b", wait_for="external"))
+    assert run.machine.settle("a", Returned(content=1), run.now) == []
+    assert run.machine.settle("nobody", Returned(content=1), run.now) == []
+    commands = run.machine.settle("b", Returned(content=1), run.now)
+    assert any(isinstance(command, RequestStep) for command in commands)
+    assert [part["content"] for part in run.told] == ["No such tool.", 1]
+    assert run.machine.settle("b", Returned(content=2), run.now) == []
