@@ -68,7 +68,20 @@ def _rendering(as_json: bool, stream: TextIO) -> list[Processor]:
             structlog.processors.JSONRenderer(ensure_ascii=False),
         ]
     plain = structlog.dev.plain_traceback
-    return [structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain, pad_event_to=0)]
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=stream.isatty(), exception_formatter=plain, pad_event_to=0, pad_level=False
+    )
+    return [_short, renderer]
+
+
+def _short(_logger: Any, _name: str, event: EventDict) -> EventDict:
+    """Leaves out what a person at a terminal has read already."""
+    for said in ("activity", "attempt", "error"):
+        if str(event.get(said)) in str(event["event"]):
+            event.pop(said, None)
+    if event.get("logger", "").startswith(("outlast", "temporalio")):
+        del event["logger"]
+    return event
 
 
 def _clock(_logger: Any, _name: str, event: EventDict) -> EventDict:
@@ -84,8 +97,9 @@ def _in_one_line(_logger: Any, _name: str, event: EventDict) -> EventDict:
     event.update({ours: known[theirs] for theirs, ours in _FIELDS.items() if theirs in known})
     error = record.exc_info[1] if record.exc_info else None
     if error is not None:
-        event["event"] = "An attempt failed" if known else str(event["event"])
         event["error"] = f"{getattr(error, 'type', None) or type(error).__name__}: {getattr(error, 'message', error)}"
+        if known:
+            event["event"] = f"{event.get('activity')} failed at attempt {event.get('attempt')}: {event['error']}"
         event.pop("exc_info", None)
     elif known:
         event["event"] = str(record.msg).split(" ({'")[0]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+from datetime import timedelta
 from typing import Any
 
 from dotenv import load_dotenv
+from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
+from temporalio.client import Client as TemporalClient
+from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agent import Agent
 from outlast.cli.loading import load_agents
@@ -16,6 +21,10 @@ from outlast.settings import Settings
 from outlast.worker import run_worker
 
 __all__ = ("worker",)
+
+HEALTH_SECONDS = 5
+
+logger = logging.getLogger("outlast.worker")
 
 
 def worker(app: str, /, *, options: Options | None = None) -> None:
@@ -46,4 +55,29 @@ async def _serve(agents: list[Agent[Any, Any]], options: Options, settings: Sett
         "namespace": temporal.namespace,
         "pid": os.getpid(),
     }
-    await run_worker(temporal, agents, settings=settings, on_ready=lambda: options.screen.answer(ready))
+    watching = asyncio.create_task(_watch(temporal))
+    try:
+        # On a terminal the log says that it listens.
+        on_ready = (lambda: options.screen.answer(ready)) if options.json else None
+        await run_worker(temporal, agents, settings=settings, on_ready=on_ready)
+    finally:
+        watching.cancel()
+
+
+async def _watch(temporal: TemporalClient) -> None:
+    """Say once when the server is gone, and once when it is back. The SDK reconnects by itself, without a word."""
+    answers = True
+    while True:
+        await asyncio.sleep(HEALTH_SECONDS)
+        try:
+            await temporal.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=timedelta(seconds=5))
+        except RPCError as error:
+            gone = error.status in (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED)
+        else:
+            gone = False
+        if gone and answers:
+            where = temporal.service_client.config.target_host
+            logger.warning("The Temporal server at %s does not answer. Runs go on once it is back.", where)
+        elif not gone and not answers:
+            logger.info("The Temporal server answers again.")
+        answers = not gone

@@ -57,7 +57,7 @@ def test_a_failed_attempt_is_one_line_without_a_traceback() -> None:
             "run": "run-1",
             "attempt": 2,
             "error": "ValueError: card declined",
-            "message": "An attempt failed",
+            "message": "tool:refund failed at attempt 2: ValueError: card declined",
         }
     )
 
@@ -68,7 +68,7 @@ def test_on_a_terminal_the_same_is_readable() -> None:
     fail(ValueError("card declined"))
     [line] = stream.getvalue().splitlines()
     assert line[8:] == snapshot(
-        " [warning  ] An attempt failed [temporalio.activity] activity=tool:refund attempt=2 error='ValueError: card declined' run=run-1"
+        " [warning] tool:refund failed at attempt 2: ValueError: card declined run=run-1"
     )
 
 
