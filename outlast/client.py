@@ -39,7 +39,15 @@ from outlast.contracts import (
     Status,
     UsageLimits,
 )
-from outlast.errors import DecisionRejected, InvalidInput, RunCancelled, RunError, UnknownRun, UserError
+from outlast.errors import (
+    DecisionRejected,
+    InvalidInput,
+    RunCancelled,
+    RunError,
+    ServerUnreachable,
+    UnknownRun,
+    UserError,
+)
 from outlast.messages import JsonObject, ModelMessage, UserContent, dump_message, load_messages
 from outlast.payloads import PayloadTooLarge, json_bytes, to_raw
 from outlast.settings import Settings
@@ -441,6 +449,10 @@ def explain_rpc(error: RPCError, run_id: str) -> Exception:
             return UserError(
                 f"No worker answered for the run {run_id!r}: start one with `outlast worker APP`. Decisions can be "
                 f"sent without one, and apply once it is back."
+            )
+        case RPCStatusCode.UNAVAILABLE:
+            return ServerUnreachable(
+                "The Temporal server does not answer any more. Runs lose nothing by that, and go on once it is back."
             )
         case _:
             return UserError(f"The Temporal server refused: {error.message}")
