@@ -8,6 +8,7 @@ import platform
 from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Group
+from temporalio.service import RPCError
 from temporalio.service import __version__ as temporal_version
 
 from outlast import __version__
@@ -19,6 +20,7 @@ from outlast.cli.running import run
 from outlast.cli.screen import Screen
 from outlast.cli.serving import worker
 from outlast.cli.steering import cancel, pause, resume, steer
+from outlast.client import explain_rpc
 from outlast.errors import OutlastError
 
 __all__ = ("command_line", "main")
@@ -67,6 +69,10 @@ def main(arguments: Sequence[str]) -> ExitCode:
     except OutlastError as error:
         screen.error(type(error).__name__, error.message)
         return exit_code(error)
+    except RPCError as error:
+        explained = explain_rpc(error, "")
+        screen.error(type(explained).__name__, str(explained))
+        return exit_code(explained)
     except Exception as error:
         screen.error(type(error).__name__, _our_bug(error))
         return ExitCode.BUG
