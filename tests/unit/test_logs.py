@@ -1,7 +1,5 @@
 """Logs: one line for each thing that happened, whoever says it."""
 
-# ruff: noqa: E501 -- a message is one line
-
 from __future__ import annotations
 
 import json
@@ -67,9 +65,7 @@ def test_on_a_terminal_the_same_is_readable() -> None:
     configure_logs(stream=stream, as_json=False)
     fail(ValueError("card declined"))
     [line] = stream.getvalue().splitlines()
-    assert line[8:] == snapshot(
-        " [warning] tool:refund failed at attempt 2: ValueError: card declined run=run-1"
-    )
+    assert line[8:] == snapshot(" [warning] tool:refund failed at attempt 2: ValueError: card declined run=run-1")
 
 
 def test_the_users_own_errors_keep_their_traceback_in_one_json_object() -> None:
