@@ -21,8 +21,9 @@ from outlast.contracts import (
     StepPlan,
 )
 from outlast.errors import ApprovalRequired, CallDeferred, UnexpectedModelBehavior
-from outlast.messages import ModelMessage, ModelResponse, ToolCallPart, dump_message
+from outlast.messages import ModelMessage, ModelResponse, ToolCallPart, dump_message, load_messages
 from outlast.models.model import ModelRequestParameters
+from outlast.payloads import json_problem
 from outlast.toolsets.abstract import ToolsetTool
 from outlast.toolsets.context import RunContext
 from outlast.toolsets.validation import Invalid, validate_args
@@ -66,7 +67,7 @@ async def plan_step(
         instructions=await agent.instructions_for(ctx),
     )
     response = await model.request(list(ctx.messages), agent.settings_for(settings_override), parameters)
-    return await plan_response(agent, ctx, tools, response, used_ids=used_ids, retries=retries)
+    return await plan_response(agent, ctx, tools, _readable(response), used_ids=used_ids, retries=retries)
 
 
 async def plan_response(
@@ -80,7 +81,7 @@ async def plan_response(
 ) -> StepPlan:
     """Plan what to do about a response: which calls to make, to hold or to answer at once, and whether the run ends."""
     response = with_unique_ids(response, used_ids=used_ids, step=ctx.run_step)
-    response, oversized = _without_oversized_arguments(response)
+    response, unfit = _without_unfit_arguments(response)
     features = Features(output_retries=agent.output_retries)
     output: PlannedOutput | None = None
     retry: OutputRetry | None = None
@@ -101,8 +102,8 @@ async def plan_response(
             continue
         if output is not None:
             calls.append(_settled(part, CallPolicy(), Skipped(content=NOT_EXECUTED)))
-        elif part.tool_call_id in oversized:
-            calls.append(_settled(part, CallPolicy(), oversized[part.tool_call_id]))
+        elif part.tool_call_id in unfit:
+            calls.append(_settled(part, CallPolicy(), unfit[part.tool_call_id]))
         else:
             calls.append(await _plan_call(agent, ctx, tools, part, retries))
     if not response.tool_calls:
@@ -144,6 +145,8 @@ async def _plan_call(
         return PlannedCall(tool_call_id=part.tool_call_id, tool_name=part.tool_name, policy=policy)
     if isinstance(checked, Invalid):
         return _settled(part, policy, Retried(content=checked.errors, reason="arguments"))
+    if (problem := json_problem(checked.json)) is not None:
+        return _settled(part, policy, Retried(content=f"The JSON of the arguments {problem}.", reason="arguments"))
     planned = PlannedCall(
         tool_call_id=part.tool_call_id,
         tool_name=part.tool_name,
@@ -212,29 +215,58 @@ def call_ids(messages: list[ModelMessage]) -> set[str]:
     }
 
 
-def _without_oversized_arguments(response: ModelResponse) -> tuple[ModelResponse, dict[str, Retried]]:
-    """The response without arguments that are too large to travel, and what the model is told about each."""
-    oversized: dict[str, Retried] = {}
+def _readable(response: ModelResponse) -> ModelResponse:
+    """The response as it will be read from the history again.
+
+    Raises:
+        UnexpectedModelBehavior: It could not be. To ask the model again would cost as much, and give the same.
+    """
+    try:
+        [readable] = load_messages([dump_message(response)])
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UnexpectedModelBehavior(f"The model's answer is not a valid response: {error}") from None
+    assert isinstance(readable, ModelResponse)
+    return readable
+
+
+def _without_unfit_arguments(response: ModelResponse) -> tuple[ModelResponse, dict[str, Retried]]:
+    """The response without arguments that cannot travel, and what the model is told about each."""
+    unfit: dict[str, Retried] = {}
     parts: list[Any] = []
     room = 2 * ARGUMENT_BYTES
     for part in response.parts:
         if isinstance(part, ToolCallPart):
-            size = len(part.args_as_json_str().encode(errors="replace"))
             most = min(ARGUMENT_BYTES, room)
-            if size > most:
-                message = f"The arguments have {size:,} bytes of JSON, and at most {most:,} fit. Send less at once."
-                oversized[part.tool_call_id] = Retried(content=message, reason="arguments")
+            problem, size = _unfit(part, most)
+            if problem is not None:
+                unfit[part.tool_call_id] = Retried(content=problem, reason="arguments")
                 part = part.model_copy(update={"args": {}})
             else:
                 room -= size
         parts.append(part)
-    if not oversized:
-        return response, oversized
-    return response.model_copy(update={"parts": parts}), oversized
+    if not unfit:
+        return response, unfit
+    return response.model_copy(update={"parts": parts}), unfit
+
+
+def _unfit(part: ToolCallPart, most: int) -> tuple[str | None, int]:
+    """Why a call's arguments cannot travel, if they cannot, and how many bytes they have."""
+    try:
+        size = len(part.args_as_json_str().encode())
+    except ValueError as error:
+        # Text that no UTF-8 can hold, such as half an emoji.
+        return f"The arguments cannot be written as JSON: {error}", 0
+    if size > most:
+        return f"The arguments have {size:,} bytes of JSON, and at most {most:,} fit. Send less at once.", size
+    problem = json_problem(part.args) if isinstance(part.args, dict) else None
+    return (None if problem is None else f"The JSON of the arguments {problem}."), size
 
 
 def _check_size(plan: StepPlan) -> None:
-    size = len(plan.to_json())
+    try:
+        size = len(plan.to_json())
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UnexpectedModelBehavior(f"The model's response cannot be stored as JSON: {error}") from None
     if size > MAX_PAYLOAD_BYTES:
         raise UnexpectedModelBehavior(
             f"The model's response has {size:,} bytes of JSON, and at most {MAX_PAYLOAD_BYTES:,} fit into a payload."

@@ -20,7 +20,14 @@ from outlast.messages import JsonObject, Usage, UserContent
 MAX_PAYLOAD_BYTES = 2 * 1024 * 1024 - 64 * 1024
 """Most JSON bytes that outlast puts into one payload. Temporal refuses 2 MiB; the rest is room for the envelope."""
 
+MAX_NAME_CHARS = 200
+"""Longest name of an agent: it is part of an activity's type and a search attribute, both of which have limits."""
+
 DEFAULT_HEARTBEAT_SECONDS = 10.0
+
+ShortText: TypeAlias = Annotated[str, Field(max_length=1_000)]
+Prompt: TypeAlias = str | Annotated[list[UserContent], Field(fail_fast=True)]
+"""What a user says. One item that is wrong is enough: a report of a million would take a workflow task too long."""
 
 
 class Strict(BaseModel):
@@ -75,10 +82,10 @@ class RunInput(Strict):
         metadata: Never sent to the model; shown to approvers. `requester` says who asked.
     """
 
-    agent: Annotated[str, Field(min_length=1)]
-    prompt: str | list[UserContent] | None = None
+    agent: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
+    prompt: Prompt | None = None
     deps: JsonValue = None
-    message_history: list[JsonObject] = []
+    message_history: Annotated[list[JsonObject], Field(fail_fast=True)] = []
     model: str | None = None
     model_settings: JsonObject | None = None
     usage_limits: UsageLimits = UsageLimits()
@@ -118,7 +125,7 @@ class Approve(_Decision):
     kind: Literal["approve"] = Field(default="approve", exclude=True)
     override_args: JsonObject | None = None
     reason: str | None = None
-    digest: str | None = None
+    digest: ShortText | None = None
 
 
 class Deny(_Decision):
@@ -154,7 +161,7 @@ DECISIONS: dict[str, type[Approve] | type[Deny] | type[Resolve] | type[Retry]] =
 class Steer(Strict):
     """Adds a user message before the next step."""
 
-    content: str | list[UserContent]
+    content: Prompt
 
 
 class Pause(Strict):

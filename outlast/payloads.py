@@ -8,6 +8,7 @@ user's workflows; a payload codec (encryption, compression) still applies to bot
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -18,6 +19,9 @@ from temporalio.common import RawValue
 from temporalio.converter import PayloadConverter
 
 from outlast.contracts import MAX_PAYLOAD_BYTES
+
+MAX_DEPTH = 100
+"""How deep JSON from outside may be nested. Parsers stop at 200 levels, and outlast wraps it in a few of its own."""
 
 _METADATA = {"encoding": b"json/plain"}
 F = TypeVar("F", bound=Callable[..., Any])
@@ -83,11 +87,34 @@ def read_arguments(arguments: tuple[Any, ...], *, default: JsonValue = None) -> 
     if not isinstance(value, RawValue):
         return value
     try:
-        return pydantic_core.from_json(json_bytes(value), allow_inf_nan=False)
+        data = pydantic_core.from_json(json_bytes(value), allow_inf_nan=False)
     except NotJson:
         raise
     except ValueError as error:
         raise NotJson(f"Expected one JSON object, got text that is not JSON: {error}") from None
+    if (problem := json_problem(data)) is not None:
+        raise NotJson(f"Expected one JSON object, got one that {problem}.")
+    return data
+
+
+def json_problem(value: JsonValue) -> str | None:
+    """Why a JSON value, though it can be written, cannot travel on: None where it can."""
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH + 1):
+        deeper: list[Any] = []
+        for item in level:
+            kind: Any = type(item)
+            if kind is dict:
+                deeper += item.values()
+            elif kind is list:
+                deeper += item
+            elif kind is float and not math.isfinite(item):
+                # JSON has no infinity, but parsers make one of 1e999, and nobody can write it again.
+                return "holds a number that is too large"
+        if not deeper:
+            return None
+        level = deeper
+    return f"is nested deeper than {MAX_DEPTH} levels"
 
 
 def lets_raw_values_pass(converter: PayloadConverter) -> bool:

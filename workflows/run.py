@@ -17,6 +17,7 @@ from outlast.contracts import (
     DECISIONS,
     CallOutcome,
     DepsVersion,
+    Failed,
     Pause,
     RunFacts,
     RunInput,
@@ -61,6 +62,12 @@ OUTCOME: TypeAdapter[CallOutcome] = TypeAdapter(CallOutcome)
 WORKFLOW_TYPE = "AgentRun"
 SUMMARY_BYTES = 400
 """Temporal's limit for the summary of an activity."""
+
+MAX_PROBLEMS = 10
+"""Most mistakes of an input that are listed."""
+
+MAX_REPORTED = 10_000
+"""Most mistakes that are looked at: of a million, a report alone would take a workflow task too long."""
 
 # Not every exception: one that says that this workflow is being evicted must pass.
 _ENDED_BADLY = (FailureError, asyncio.CancelledError, ValidationError, NotJson)
@@ -109,6 +116,7 @@ class AgentRun:
         self._activities: dict[str, asyncio.Future[Any]] = {}
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._end: Finish | Fail | EndCancelled | None = None
+        self._bug: BaseException | None = None
         self._published: Any = None
         self._machine: Machine | None = None
         # Signals may come before the run begins, even before its input is known to be good.
@@ -144,6 +152,10 @@ class AgentRun:
                 raise asyncio.CancelledError
 
     def _ended(self) -> bool:
+        if self._bug is not None:
+            # In a background task it would pass unseen, and the run wait for ever. Here it is seen, and a worker with
+            # the mistake mended goes on with the run.
+            raise self._bug
         return self._end is not None and workflow.all_handlers_finished()
 
     # --- the engine ----------------------------------------------------------------------------------------------
@@ -164,7 +176,7 @@ class AgentRun:
             case CancelCall(tool_call_id=call_id):
                 self._cancel_activity(f"call:{call_id}")
             case StartTimer(name=name, delay=delay):
-                self._timers[name] = asyncio.create_task(self._timer(name, delay))
+                self._timers[name] = asyncio.create_task(self._watched(self._timer(name, delay)))
             case CancelTimer(name=name):
                 if timer := self._timers.pop(name, None):
                     timer.cancel()
@@ -174,7 +186,13 @@ class AgentRun:
                 self._end = command
 
     def _start_activity(self, activity_id: str, work: Any) -> None:
-        self._activities[activity_id] = asyncio.create_task(work)
+        self._activities[activity_id] = asyncio.create_task(self._watched(work))
+
+    async def _watched(self, work: Any) -> None:
+        try:
+            await work
+        except Exception as error:
+            self._bug = error
 
     def _cancel_activity(self, activity_id: str) -> None:
         if activity := self._activities.get(activity_id):
@@ -235,6 +253,15 @@ class AgentRun:
                 size_bytes=len(json),
                 at=workflow.now(),
             )
+        except PayloadTooLarge as error:
+            message = f"The call was not made: its arguments and what goes with them, such as deps, have {error}."
+            event = CallEnded(
+                tool_call_id=data.tool_call_id,
+                execution=data.execution,
+                outcome=Failed(error_type="ArgumentsTooLarge", message=message),
+                size_bytes=len(message),
+                at=workflow.now(),
+            )
         except _ENDED_BADLY as error:
             event = policy.call_event(command, error, workflow.now())
         self._activities.pop(activity_id, None)
@@ -259,13 +286,12 @@ class AgentRun:
         self._published = shown
         workflow.upsert_memo({"outlast": to_raw(views.pending_summary(state, workflow.now()).to_json())})
         if state.features.search_attributes:
-            names = list(dict.fromkeys(call.plan.tool_name for call in state.calls.values() if call.held is not None))
             cast(Any, workflow).upsert_search_attributes(
                 [
                     AGENT.value_set(state.facts.agent),
                     STATE.value_set(views.run_state(state)),
                     PENDING.value_set(len(waiting)),
-                    TOOLS.value_set(names),
+                    TOOLS.value_set(views.waiting_tools(state)),
                 ]
             )
 
@@ -331,20 +357,23 @@ class AgentRun:
 
     def check_update(self, name: str, arguments: tuple[Any, ...]) -> None:
         """Refuse an update that cannot apply; nothing of it is kept."""
+        state = self._state()
         try:
             event = _read_message(name, arguments, via="update", at=workflow.now())
             if isinstance(event, Decided):
-                decisions.check(self._state(), event.decision)
+                decisions.check(state, event.decision)
+            elif isinstance(event, Steered):
+                decisions.check_steer(state, parts.user_prompt(event.content))
         except DecisionRejected as error:
             raise ApplicationError(error.message, type=type(error).__name__, non_retryable=True) from None
 
     def receive_update(self, name: str, arguments: tuple[Any, ...]) -> RawValue:
         """Apply an update that passed `check_update`."""
+        state = self._state()
         event = _read_message(name, arguments, via="update", at=workflow.now())
         self._apply(event)
-        state = self._state()
         if not isinstance(event, Decided):
-            return _answer(views.status(state))
+            return _answer(views.brief_status(state), leave_out={"pending", "decisions", "rejected"})
         return _answer(views.call_state(state, event.decision.tool_call_id))
 
     def _state(self) -> RunState:
@@ -398,11 +427,16 @@ def _explain_input(error: NotJson | ValidationError) -> str:
 def _explain(error: NotJson | ValidationError) -> str:
     if isinstance(error, NotJson):
         return str(error)
+    count = error.error_count()
+    if count > MAX_REPORTED:
+        return f"It has {count:,} mistakes."
     problems = [
-        f"`{'.'.join(map(str, problem['loc'])) or 'input'}`: {problem['msg']}, "
+        f"`{views.cut('.'.join(map(str, problem['loc'])) or 'input', 200)}`: {views.cut(problem['msg'], 300)}, "
         f"got {views.cut(repr(problem['input']), 100)}"
-        for problem in error.errors(include_url=False, include_context=False)
+        for problem in error.errors(include_url=False, include_context=False)[:MAX_PROBLEMS]
     ]
+    if count > MAX_PROBLEMS:
+        problems.append(f"and {count - MAX_PROBLEMS:,} more mistakes")
     return "; ".join(problems)
 
 
@@ -445,8 +479,8 @@ def _read_query(name: str, arguments: tuple[Any, ...], fields: set[str]) -> dict
     return asked
 
 
-def _answer(value: BaseModel) -> RawValue:
-    return to_raw(value.__pydantic_serializer__.to_json(value, exclude_none=True))
+def _answer(value: BaseModel, *, leave_out: set[str] | None = None) -> RawValue:
+    return to_raw(value.__pydantic_serializer__.to_json(value, exclude_none=True, exclude=leave_out))
 
 
 def _show(arguments: tuple[Any, ...]) -> str:

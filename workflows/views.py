@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeVar
 
-from outlast.contracts import CallState, MessagesPage, PendingCall, PendingSummary, RunContextPage, Status
+from outlast.contracts import (
+    CallState,
+    MessagesPage,
+    PendingCall,
+    PendingSummary,
+    RunContextPage,
+    Status,
+    Wire,
+)
 from outlast.messages import JsonObject
+from outlast.workflows import parts
 from outlast.workflows.state import Call, RunState, run_state
 
 PAGE_BYTES = 1024 * 1024
@@ -16,9 +27,33 @@ PAGE_BYTES = 1024 * 1024
 MEMO_CALLS = 8
 """Most calls that the memo names: Temporal warns above 2 KiB."""
 
+DETAIL_BYTES = 512 * 1024
+"""Most JSON bytes that waiting calls may show besides their arguments, so that an answer always fits."""
+
+RECORD_BYTES = 128 * 1024
+"""Most JSON bytes of decisions, and of rejected messages, that a status shows: the newest of them."""
+
+TOOLS_BYTES = 1_500
+"""Most bytes of the search attribute with the tools that wait: Temporal takes 2 KiB."""
+
+RecordT = TypeVar("RecordT", bound=Wire)
+
 
 def pending(state: RunState) -> list[PendingCall]:
     """The calls that wait for a decision, in the order in which the model asked for them."""
+    waiting = _waiting(state)
+    room = DETAIL_BYTES
+    for call in waiting:
+        size = parts.size_bytes([call.metadata, call.json_schema])
+        if size <= room:
+            room -= size
+        else:
+            call.metadata = {"omitted": f"{size:,} bytes of metadata and schema, which do not fit here"}
+            call.json_schema = None
+    return waiting
+
+
+def _waiting(state: RunState) -> list[PendingCall]:
     return [_pending_call(state, call) for call in state.calls.values() if call.held is not None]
 
 
@@ -42,6 +77,15 @@ def _pending_call(state: RunState, call: Call) -> PendingCall:
 
 def status(state: RunState) -> Status:
     """Answer to the query `status`."""
+    answer = brief_status(state)
+    answer.pending = pending(state)
+    answer.decisions = _newest(state.decisions)
+    answer.rejected = _newest(state.rejected)
+    return answer
+
+
+def brief_status(state: RunState) -> Status:
+    """Answer to an update that is no decision: the status without its lists."""
     running = [f"call:{call_id}" for call_id, call in state.calls.items() if call.status == "running"]
     if state.asking:
         running.insert(0, f"model:{state.step}")
@@ -53,14 +97,24 @@ def status(state: RunState) -> Status:
         usage=state.usage,
         messages=len(state.messages),
         running=running,
-        pending=pending(state),
+        pending=[],
         paused=state.paused,
         paused_by=state.paused_by,
-        decisions=state.decisions,
-        rejected=state.rejected,
         early=len(state.early),
         error={"type": ending.error_type, "message": ending.message} if ending is not None else None,
     )
+
+
+def _newest(records: Sequence[RecordT]) -> list[RecordT]:
+    """The newest records, as many as fit."""
+    shown: list[RecordT] = []
+    size = 0
+    for record in reversed(records):
+        size += len(record.to_json())
+        if size > RECORD_BYTES:
+            break
+        shown.append(record)
+    return shown[::-1]
 
 
 def call_state(state: RunState, tool_call_id: str) -> CallState:
@@ -105,7 +159,7 @@ def context_page(state: RunState) -> RunContextPage:
 
 def pending_summary(state: RunState, at: datetime) -> PendingSummary:
     """What the memo says: enough to list what waits over many runs without asking any of them."""
-    waiting = pending(state)
+    waiting = _waiting(state)
     calls = [
         {
             "tool_call_id": call.tool_call_id,
@@ -118,6 +172,20 @@ def pending_summary(state: RunState, at: datetime) -> PendingSummary:
         for call in waiting[:MEMO_CALLS]
     ]
     return PendingSummary(agent=state.facts.agent, count=len(waiting), calls=calls, updated_at=at)
+
+
+def waiting_tools(state: RunState) -> list[str]:
+    """The names of the tools that wait, each once, as many as fit into a search attribute."""
+    names = dict.fromkeys(call.plan.tool_name for call in state.calls.values() if call.held is not None)
+    return list(_fitting(names, TOOLS_BYTES))
+
+
+def _fitting(names: Iterable[str], size_bytes: int) -> Iterable[str]:
+    for name in names:
+        size_bytes -= parts.size_bytes(name) + 1
+        if size_bytes < 0:
+            return
+        yield name
 
 
 def summary(args: JsonObject) -> str:
@@ -135,20 +203,24 @@ def cut(text: str, size_bytes: int) -> str:
 
 def details(state: RunState, workflow_id: str) -> str:
     """Markdown for the run's page in the Temporal UI: what it does, what it waits for, and how to answer."""
-    head = f"**{state.facts.agent}**: {run_state(state)}, step {state.step}"
+    head = f"**{_one_line(state.facts.agent)}**: {run_state(state)}, step {state.step}"
     if state.paused:
-        head += f". Paused{f' by {state.paused_by}' if state.paused_by else ''}: send the signal `resume` with `{{}}`"
+        by = f" by {_one_line(state.paused_by)}" if state.paused_by else ""
+        head += f". Paused{by}: send the signal `resume` with `{{}}`"
     lines = [head]
-    for call in pending(state):
+    for call in _waiting(state):
         lines += ["", *_call_details(call, workflow_id)]
     return cut("\n".join(lines), 18_000)
 
 
 def _call_details(call: PendingCall, workflow_id: str) -> list[str]:
     since = call.requested_at.isoformat(timespec="seconds")
-    lines = [f"### {call.prompt or call.tool_name} waits: {call.kind.replace('_', ' ')}", f"Since {since}."]
+    # In one line each, whatever they hold: what a model or a tool wrote must not pass for what outlast says.
+    what = _one_line(call.prompt or call.tool_name)
+    lines = [f"### {what} waits: {call.kind.replace('_', ' ')}", f"Since {since}."]
     if reason := call.metadata.get("reason"):
-        lines.append(f"{reason}. It may or may not have taken effect.")
+        unknown = " It may or may not have taken effect." if call.metadata.get("effect") == "unknown" else ""
+        lines.append(f"{_one_line(str(reason))}.{unknown}")
     args = json.dumps(call.args, indent=2, ensure_ascii=False)
     lines += ["", "```json", cut(args, 4_000), "```", ""]
     answer: JsonObject = {"tool_call_id": call.tool_call_id}
@@ -164,5 +236,9 @@ def _call_details(call: PendingCall, workflow_id: str) -> list[str]:
 
 
 def _command(workflow_id: str, name: str, payload: JsonObject) -> list[str]:
-    text = json.dumps(payload, ensure_ascii=False).replace("'", "'\\''")
-    return ["```sh", f"temporal workflow signal --workflow-id '{workflow_id}' --name {name} --input '{text}'", "```"]
+    run, text = shlex.quote(_one_line(workflow_id)), shlex.quote(json.dumps(payload, ensure_ascii=False))
+    return ["```sh", f"temporal workflow signal --workflow-id {run} --name {name} --input {text}", "```"]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
