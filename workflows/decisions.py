@@ -23,28 +23,17 @@ from outlast.errors import AlreadyDecided, DigestMismatch, InvalidArguments, Inv
 from outlast.messages import JsonObject
 from outlast.toolsets.raw_schema import check as check_schema
 from outlast.workflows import parts
+from outlast.workflows.events import Decided
 from outlast.workflows.state import STEP_BYTES, Call, Held, RunState
 
 ARGUMENT_BYTES = MAX_PAYLOAD_BYTES // 4
 """Most JSON bytes of edited arguments: as many as the model may give."""
-
-MAX_EARLY = 100
-"""Most decisions that are kept for calls that do not wait yet."""
-
-MAX_EARLY_BYTES = MAX_PAYLOAD_BYTES // 2
-"""Most JSON bytes of them together."""
 
 
 def fingerprint(decision: Decision) -> str:
     """The same for two decisions that say the same, whoever makes them and why."""
     said = decision.model_dump(mode="json", exclude={"by", "reason", "digest"})
     return hashlib.sha256(f"{decision.kind}{canonical_json(said)}".encode()).hexdigest()[:16]
-
-
-def shown(decision: Decision) -> str:
-    """A decision as its sender gave it, whatever it holds."""
-    said = decision.model_dump(exclude_defaults=True)
-    return json.dumps(said, ensure_ascii=False, default=str).encode(errors="replace").decode()
 
 
 def held_digest(call: Call, kind: PendingKind) -> str:
@@ -205,3 +194,25 @@ def check_room(state: RunState, value: JsonValue) -> None:
     size = parts.size_bytes(value)
     if size > state.room_bytes:
         raise InvalidDecision(f"It carries {size:,} bytes of JSON, and at most {state.room_bytes:,} fit in this step.")
+
+
+def record(event: Decided, call: Call, held: Held) -> DecisionRecord:
+    """What is kept for good of a decision that applies."""
+    decision = event.decision
+    match decision:
+        case Approve(reason=text) | Deny(message=text) | Retry(message=text):
+            reason = None if text is None else parts.cut(text)
+        case Resolve():
+            reason = None
+    return DecisionRecord(
+        tool_call_id=decision.tool_call_id,
+        tool_name=call.plan.tool_name,
+        decision=decision.kind,
+        at=event.at,
+        via=event.via,
+        by=decision.by,
+        reason=reason,
+        digest=held.digest,
+        fingerprint=fingerprint(decision),
+        edited=isinstance(decision, Approve) and decision.override_args not in (None, call.args),
+    )

@@ -16,37 +16,28 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from pydantic_core import from_json, to_json
-
 from outlast.contracts import (
-    DECISIONS,
     Approve,
-    CallInput,
     CallOutcome,
     Decision,
     DecisionRecord,
     Deferred,
     Deny,
-    DepsVersion,
     Failed,
     PendingKind,
     PlannedOutput,
-    Position,
-    Rejection,
     Resolve,
     Retried,
     Retry,
     Returned,
     RunResult,
     Skipped,
-    StepInput,
     StepPlan,
     Transient,
-    extend_digest,
 )
-from outlast.errors import DecisionRejected, UnknownCall
-from outlast.messages import JsonObject, ToolCallPart, Usage
-from outlast.workflows import decisions, parts
+from outlast.errors import DecisionRejected
+from outlast.messages import JsonObject, Usage
+from outlast.workflows import decisions, deps, limits, mailbox, parts, step
 from outlast.workflows.commands import (
     CancelCall,
     CancelStep,
@@ -81,7 +72,7 @@ from outlast.workflows.events import (
     StepPlanned,
     TimerFired,
 )
-from outlast.workflows.state import Call, Early, Ending, Held, RunState, run_state
+from outlast.workflows.state import Call, Ending, Held, RunState, run_state
 
 MAX_LOSSES = 5
 """How often a repeatable call or step may lose its worker before that counts as its failure."""
@@ -91,12 +82,6 @@ MAX_PARALLEL_CALLS = 100
 
 MAX_DELAY_SECONDS = 365 * 24 * 3600
 """Longest time that a call may ask to be tried again after."""
-
-MAX_TEXT_CHARS = 4_000
-"""Most of a text that a run keeps for people, such as a reason."""
-
-MAX_REJECTED = 100
-"""Most rejected messages that a run keeps, the newest of them."""
 
 
 class Machine:
@@ -125,7 +110,7 @@ class Machine:
     def resume_step(self, plan: StepPlan, at: datetime) -> list[Command]:
         """Take up a step whose response is in the conversation already: only the calls of the plan are open."""
         self.state.step = 1
-        self._take_calls(plan, at)
+        self._take_plan(plan, at)
         self._advance()
         return self._flush()
 
@@ -181,7 +166,7 @@ class Machine:
             case Resumed():
                 self.state.paused, self.state.paused_by, self._changed = False, None, True
             case Refused():
-                self._reject(event.name, event.error_type, event.message, event.content, event.at)
+                mailbox.reject(self.state, event.name, event.error_type, event.message, event.content, event.at)
             case TimerFired():
                 self._timer_fired(event.name)
             case CancelRequested():
@@ -200,35 +185,16 @@ class Machine:
     def _planned(self, event: StepPlanned) -> None:
         if not self._step_ended(event.step):
             return
-        state, plan = self.state, event.plan
-        delta = state.messages[state.known :]
-        state.digest = extend_digest(state.digest, [*delta, plan.response])
-        state.messages.append(plan.response)
-        state.known = len(state.messages)
-        state.step_losses = 0
-        state.usage += Usage.model_validate({**plan.response.get("usage", {}), "requests": 1})
-        self._take_calls(plan, event.at)
+        step.take_response(self.state, event.plan.response)
+        self._take_plan(event.plan, event.at)
 
-    def _take_calls(self, plan: StepPlan, at: datetime) -> None:
-        state = self.state
-        state.features = plan.features
-        state.output = plan.output
-        given = _arguments(plan)
-        state.calls = {
-            planned.tool_call_id: Call(
-                plan=planned,
-                args=planned.args if planned.args is not None else given.get(planned.tool_call_id, {}),
-            )
-            for planned in plan.calls
-        }
+    def _take_plan(self, plan: StepPlan, at: datetime) -> None:
+        step.take_plan(self.state, plan)
         if plan.retry is not None:
-            state.output_retry = parts.retry_prompt(
-                plan.retry.content, tool_name=plan.retry.tool_name, tool_call_id=plan.retry.tool_call_id
-            )
-            state.step_bytes += parts.size_bytes(state.output_retry)
             self._output_invalid(plan.retry.content)
-        self._check_usage()
-        for call in state.calls.values():
+        if exceeded := limits.exceeded(self.state):
+            self._fail("UsageLimitExceeded", exceeded)
+        for call in self.state.calls.values():
             self._begin(call, at)
 
     def _begin(self, call: Call, at: datetime) -> None:
@@ -249,9 +215,9 @@ class Machine:
                 "ModelRequestFailed", f"The worker was lost {MAX_LOSSES + 1} times in step {event.step}: {event.reason}"
             )
 
-    def _step_ended(self, step: int) -> bool:
+    def _step_ended(self, number: int) -> bool:
         """Whether this is the end of the model request that is under way."""
-        under_way = self.state.asking and self.state.step == step
+        under_way = self.state.asking and self.state.step == number
         if under_way:
             self.state.asking = False
         return under_way
@@ -270,8 +236,9 @@ class Machine:
     # --- how a call ends -----------------------------------------------------------------------------------------
 
     def _outcome(self, call: Call, outcome: CallOutcome, size_bytes: int | None, at: datetime) -> None:
-        if not isinstance(outcome, Transient | Skipped) and outcome.deps:
-            self._merge_deps(call, outcome.deps)
+        changed = {} if isinstance(outcome, Transient | Skipped) else outcome.deps
+        if changed and (conflict := deps.merge(self.state, call, changed)):
+            self._fail("DepsConflict", conflict)
         match outcome:
             case Returned():
                 self._returned(call, outcome, size_bytes)
@@ -316,12 +283,12 @@ class Machine:
         self._done(call, parts.retry_prompt(outcome.content, tool_name=plan.tool_name, tool_call_id=plan.tool_call_id))
         if plan.output:
             self._output_invalid(outcome.content)
-        elif self.state.retries.get(plan.tool_name, 0) >= plan.policy.max_retries:
-            self._fail(
-                "ToolRetriesExceeded",
-                f"The model tried the tool {plan.tool_name!r} again more often than its max_retries of "
-                f"{plan.policy.max_retries} allows. The last problem was: {outcome.content}",
-            )
+        elif exceeded := limits.retries_exceeded(self.state, call, outcome.content):
+            self._fail("ToolRetriesExceeded", exceeded)
+
+    def _output_invalid(self, problem: str | list[JsonObject]) -> None:
+        if exceeded := limits.output_exceeded(self.state, problem):
+            self._fail("OutputValidationFailed", exceeded)
 
     def _transient(self, call: Call, outcome: Transient, at: datetime) -> None:
         call.transient += 1
@@ -370,7 +337,7 @@ class Machine:
         if call.plan.policy.on_unknown == "ask" and self.state.ending is None:
             self._ask(call, reason, at, effect="unknown")
             return
-        self._done(call, parts.failed_return(call.plan, _maybe(reason)))
+        self._done(call, parts.unknown_return(call.plan, reason))
 
     def _ask(self, call: Call, reason: str, at: datetime, *, effect: str) -> None:
         metadata = {**call.plan.metadata, "reason": reason, "effect": effect, "executions": call.execution}
@@ -390,22 +357,6 @@ class Machine:
         self.state.step_bytes += size_bytes
         call.status, call.held, call.parts = "done", None, [part]
 
-    def _merge_deps(self, call: Call, changed: JsonObject) -> None:
-        state = self.state
-        conflicts = [name for name in changed if state.deps_changed.get(name, 0) > call.deps_version]
-        if conflicts:
-            names = ", ".join(map(repr, conflicts))
-            self._fail(
-                "DepsConflict",
-                f"The call {call.plan.tool_call_id!r} of {call.plan.tool_name!r} changed {names} of deps while another "
-                f"call that overlapped changed the same. Mark the tools `sequential`.",
-            )
-            return
-        version = state.deps.version + 1
-        value = state.deps.value if isinstance(state.deps.value, dict) else {}
-        state.deps = DepsVersion(version=version, value={**value, **changed})
-        state.deps_changed.update(dict.fromkeys(changed, version))
-
     # --- waiting and decisions -----------------------------------------------------------------------------------
 
     def _hold(
@@ -415,62 +366,22 @@ class Machine:
         call.status = "held"
         call.held = Held(kind=kind, digest=digest, requested_at=at, metadata=metadata, json_schema=json_schema)
         self._changed = True
-        self._apply_early(call)
-
-    def _apply_early(self, call: Call) -> None:
-        """Decisions that came before the call waited, in the order in which they came: the first that fits applies."""
-        mine = [early for early in self.state.early if early.decision.get("tool_call_id") == call.plan.tool_call_id]
-        for early in mine:
-            self.state.early.remove(early)
-            decision = DECISIONS[early.name].model_validate(early.decision)
-            self._decided(Decided(decision=decision, via=early.via, keep=False, at=early.at))
+        for early in mailbox.take_early(self.state, call.plan.tool_call_id):
+            self._decided(early)
 
     def _decided(self, event: Decided) -> None:
-        state, decision = self.state, event.decision
         try:
-            found = decisions.check(state, decision)
+            found = decisions.check(self.state, event.decision)
         except DecisionRejected as rejection:
-            if not self._keep_early(event, rejection):
-                content = decisions.shown(decision)
-                self._reject(decision.kind, type(rejection).__name__, rejection.message, content, event.at)
+            mailbox.keep_or_reject(self.state, event, rejection)
             return
         if isinstance(found, DecisionRecord):
             return
         call, held = found
-        edited = isinstance(decision, Approve) and decision.override_args not in (None, call.args)
-        state.decisions.append(
-            DecisionRecord(
-                tool_call_id=decision.tool_call_id,
-                tool_name=call.plan.tool_name,
-                decision=decision.kind,
-                at=event.at,
-                via=event.via,
-                by=decision.by,
-                reason=_reason(decision),
-                digest=held.digest,
-                fingerprint=decisions.fingerprint(decision),
-                edited=edited,
-            )
-        )
+        self.state.decisions.append(decisions.record(event, call, held))
         call.held = None
         self._changed = True
-        self._carry_out(call, held, decision)
-
-    def _keep_early(self, event: Decided, rejection: DecisionRejected) -> bool:
-        """Keep a decision for a call that may wait later. An approval must say what it approves."""
-        state, decision = self.state, event.decision
-        if not event.keep or not isinstance(rejection, UnknownCall):
-            return False
-        if not decisions.may_wait_later(state, decision.tool_call_id):
-            return False
-        if isinstance(decision, Approve) and decision.digest is None:
-            return False
-        content = decision.model_dump(mode="json", exclude_defaults=True)
-        kept = [content, *(early.decision for early in state.early)]
-        if len(kept) > decisions.MAX_EARLY or parts.size_bytes(kept) > decisions.MAX_EARLY_BYTES:
-            return False
-        state.early.append(Early(name=decision.kind, decision=content, via=event.via, at=event.at))
-        return True
+        self._carry_out(call, held, event.decision)
 
     def _carry_out(self, call: Call, held: Held, decision: Decision) -> None:
         name, call_id = call.plan.tool_name, call.plan.tool_call_id
@@ -483,8 +394,7 @@ class Machine:
                 call.approvals += 1
                 call.approved_digest = decisions.args_digest(name, call.args)
             case Deny():
-                message, outcome = _denial(held)
-                self._done(call, parts.tool_return(name, call_id, decision.message or message, outcome=outcome))
+                self._done(call, parts.denied_return(call.plan, held, decision.message))
             case Resolve():
                 call.succeeded = True
                 self.state.usage += Usage(tool_calls=1)
@@ -500,55 +410,22 @@ class Machine:
         try:
             decisions.check_steer(self.state, part)
         except DecisionRejected as rejection:
-            self._reject("steer", type(rejection).__name__, rejection.message, str(part["content"]), event.at)
+            content = mailbox.shown({"content": part["content"]})
+            mailbox.reject(self.state, "steer", type(rejection).__name__, rejection.message, content, event.at)
             return
         self.state.step_bytes += parts.size_bytes(part)
         self.state.steers.append(part)
-
-    def _reject(self, name: str, error: str, message: str, content: str, at: datetime) -> None:
-        rejected = self.state.rejected
-        rejected.append(Rejection(name=name, error=error, message=_cut(message), content=content[:400], at=at))
-        del rejected[:-MAX_REJECTED]
 
     def _timer_fired(self, name: str) -> None:
         for call in self.state.calls.values():
             if call.status == "backoff" and _backoff(call) == name:
                 call.status = "ready"
 
-    # --- limits --------------------------------------------------------------------------------------------------
-
-    def _output_invalid(self, problem: str | list[JsonObject]) -> None:
-        """The model gave an output that is not valid. A step counts once, and not at all where another output is."""
-        state = self.state
-        invalid = sum(call.plan.output and call.counted for call in state.calls.values())
-        if state.output is not None or invalid + (state.output_retry is not None) > 1:
-            return
-        state.output_retries += 1
-        if state.output_retries > state.features.output_retries:
-            self._fail(
-                "OutputValidationFailed",
-                f"The model's output was invalid {state.output_retries} times, and output_retries is "
-                f"{state.features.output_retries}. The last problem was: {problem}",
-            )
-
-    def _check_usage(self) -> None:
-        usage, limits = self.state.usage, self.state.facts.usage_limits
-        new_calls = sum(call.plan.settled is None for call in self.state.calls.values())
-        for what, count, limit in (
-            ("input tokens", usage.input_tokens, limits.input_tokens),
-            ("output tokens", usage.output_tokens, limits.output_tokens),
-            ("tokens", usage.total_tokens, limits.total_tokens),
-            ("tool calls", usage.tool_calls + new_calls, limits.tool_calls),
-        ):
-            if limit is not None and count > limit:
-                self._fail("UsageLimitExceeded", f"The run is at {count:,} {what}, and its limit is {limit:,}.")
-                return
-
     # --- ending --------------------------------------------------------------------------------------------------
 
     def _fail(self, error_type: str, message: str) -> None:
         """Begin to end the run. A call that must not be repeated may still finish what it began."""
-        self._end(Ending(state="failed", error_type=error_type, message=_cut(message)))
+        self._end(Ending(state="failed", error_type=error_type, message=parts.cut(message)))
         self._cancel_calls(also_unrepeatable=False)
 
     def _cancel(self) -> None:
@@ -577,7 +454,7 @@ class Machine:
             if call.status == "backoff":
                 self._commands.append(CancelTimer(name=_backoff(call)))
             if call.status in ("ready", "held", "backoff"):
-                self._done(call, parts.failed_return(call.plan, _why_dropped(call.held)))
+                self._done(call, parts.overtaken_return(call.plan, call.held))
         if state.asking or any(call.status == "running" for call in state.calls.values()):
             return
         self._close_step()
@@ -627,91 +504,27 @@ class Machine:
             under_way += 1
 
     def _start(self, call: Call) -> None:
-        state, plan = self.state, call.plan
         call.status = "running"
         call.execution += 1
-        call.deps_version = state.deps.version
-        self._commands.append(
-            StartCall(
-                input=CallInput(
-                    agent=state.facts.agent,
-                    run_key=state.run_key,
-                    step=state.step,
-                    position=self._position(),
-                    tool_call_id=plan.tool_call_id,
-                    tool_name=plan.tool_name,
-                    args=call.args,
-                    policy=plan.policy,
-                    repeatable=call.repeatable,
-                    execution=call.execution,
-                    losses=call.losses,
-                    retry=state.retries.get(plan.tool_name, 0),
-                    approved=call.approved,
-                    approved_digest=call.approved_digest,
-                    usage=state.usage,
-                ),
-                heartbeat=timedelta(seconds=state.features.heartbeat_seconds),
-            )
-        )
+        call.deps_version = self.state.deps.version
+        self._commands.append(StartCall(input=step.call_input(self.state, call), heartbeat=self._heartbeat()))
 
     def _close_step(self) -> None:
-        """Every call has a result: write them into the conversation, in the order in which they were asked for."""
-        state = self.state
-        self._count_retries()
-        request_parts = [part for call in state.calls.values() for part in call.parts]
-        request_parts += [parts.user_prompt(c.user_content) for c in state.calls.values() if c.user_content]
-        if state.output_retry is not None:
-            request_parts.append(state.output_retry)
-        request_parts += state.steers
-        self._reject_stale_decisions()
-        state.calls, state.output, state.output_retry, state.steers = {}, None, None, []
-        state.step_bytes = 0
-        if request_parts:
-            state.messages.append(parts.request(request_parts))
-
-    def _count_retries(self) -> None:
-        """A tool's retries grow by one for a step whose calls the model must try again; a success starts them anew."""
-        state = self.state
-        called = [call for call in state.calls.values() if not call.plan.output]
-        again = dict.fromkeys(call.plan.tool_name for call in called if call.counted)
-        for call in called:
-            if call.succeeded and call.plan.tool_name not in again:
-                state.retries.pop(call.plan.tool_name, None)
-        for name in again:
-            state.retries[name] = state.retries.get(name, 0) + 1
-
-    def _reject_stale_decisions(self) -> None:
-        """Decisions that were kept for calls of this step, which ended without ever waiting."""
-        stale = [early for early in self.state.early if early.decision.get("tool_call_id") in self.state.calls]
-        for early in stale:
-            self.state.early.remove(early)
-            message = f"Call {early.decision['tool_call_id']!r} ended without waiting for a decision."
-            self._reject(early.name, "UnknownCall", message, str(early.decision), early.at)
+        mailbox.reject_early(self.state)
+        step.close(self.state)
 
     def _request_step(self) -> None:
-        state, limit = self.state, self.state.facts.usage_limits.requests
-        if limit is not None and state.usage.requests >= limit:
-            self._fail(
-                "UsageLimitExceeded",
-                f"The run has made {state.usage.requests:,} model requests, and its limit is {limit:,}.",
-            )
+        state = self.state
+        if exceeded := limits.requests_exceeded(state):
+            self._fail("UsageLimitExceeded", exceeded)
             return
         if state.step_losses == 0:
             state.step += 1
         state.asking = True
-        self._commands.append(
-            RequestStep(
-                input=StepInput(
-                    agent=state.facts.agent,
-                    run_key=state.run_key,
-                    step=state.step,
-                    position=self._position(),
-                    usage=state.usage,
-                    retries={name: used for name, used in state.retries.items() if used},
-                ),
-                heartbeat=timedelta(seconds=state.features.heartbeat_seconds),
-            )
-        )
+        self._commands.append(RequestStep(input=step.request_input(state), heartbeat=self._heartbeat()))
+
+    def _heartbeat(self) -> timedelta:
+        return timedelta(seconds=self.state.features.heartbeat_seconds)
 
     def _finish(self, planned: PlannedOutput) -> None:
         state = self.state
@@ -723,78 +536,6 @@ class Machine:
             output=output, usage=state.usage, steps=state.step, messages=len(state.messages)
         )
         self._commands.append(Finish(result=result))
-
-    def _position(self) -> Position:
-        """What a worker should know, what is new, and what it cannot know yet."""
-        state = self.state
-        position = Position(
-            base=state.known,
-            digest=state.digest,
-            deps_version=state.deps.version,
-            delta=state.messages[state.known :],
-        )
-        if not state.facts_sent:
-            position.facts = state.facts
-            state.facts_sent = True
-        if state.deps_sent < state.deps.version:
-            position.deps = state.deps
-            state.deps_sent = state.deps.version
-        return position
-
-
-def _arguments(plan: StepPlan) -> dict[str, JsonObject]:
-    """The arguments of the response's calls, by call ID, for calls that run with exactly these."""
-    given: dict[str, JsonObject] = {}
-    if all(planned.args is not None for planned in plan.calls):
-        return given
-    for part in plan.response["parts"]:
-        if part["part_kind"] == "tool-call":
-            try:
-                # As they are sent: in a number such as 1e999 Python sees infinity, and JSON nothing.
-                given[part["tool_call_id"]] = from_json(to_json(ToolCallPart.model_validate(part).args_as_dict()))
-            except ValueError:
-                # Arguments that are no object never start a call: the plan has settled it.
-                given[part["tool_call_id"]] = {}
-    return given
-
-
-def _reason(decision: Decision) -> str | None:
-    match decision:
-        case Approve(reason=text) | Deny(message=text) | Retry(message=text):
-            return None if text is None else _cut(text)
-        case Resolve():
-            return None
-        case _:
-            assert_never(decision)
-
-
-def _maybe(reason: str) -> str:
-    return f"{reason}. The call may or may not have taken effect."
-
-
-def _why_dropped(held: Held | None) -> str:
-    """What the conversation says of a call that nobody will make or answer any more."""
-    match held:
-        case Held(kind="unknown_outcome", metadata={"effect": "unknown", "reason": str(reason)}):
-            return _maybe(reason)
-        case Held(kind="unknown_outcome", metadata={"reason": str(reason)}):
-            return f"{reason}."
-        case Held(kind="external" | "deferred"):
-            return "The run ended before its result came."
-        case _:
-            return "The call was not made: the run ended."
-
-
-def _denial(held: Held) -> tuple[str, str]:
-    """What the model is told by default of a call that a person refuses, and as which outcome."""
-    if held.kind != "unknown_outcome":
-        return "The tool call was denied.", "denied"
-    # Refused is only another execution: the first may have taken effect, and was not denied.
-    return f"{_why_dropped(held)} It was not made again.", "failed"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}…"
 
 
 def _delay(seconds: float) -> timedelta:

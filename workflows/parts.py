@@ -11,6 +11,10 @@ from typing import Any
 
 from outlast.contracts import PlannedCall
 from outlast.messages import JsonObject, UserContent
+from outlast.workflows.state import Held
+
+MAX_TEXT_CHARS = 4_000
+"""Most of a text that a run keeps for people, such as a reason."""
 
 
 def request(parts: Sequence[JsonObject]) -> JsonObject:
@@ -48,6 +52,41 @@ def failed_return(plan: PlannedCall, content: str) -> JsonObject:
     return tool_return(plan.tool_name, plan.tool_call_id, content, outcome="failed")
 
 
+def unknown_return(plan: PlannedCall, reason: str) -> JsonObject:
+    """The result of a call of which nobody knows whether it took effect."""
+    return failed_return(plan, _maybe(reason))
+
+
+def overtaken_return(plan: PlannedCall, held: Held | None) -> JsonObject:
+    """The result of a call that the end of the run overtook."""
+    match held:
+        case Held(kind="unknown_outcome"):
+            content = _so_far(held)
+        case Held(kind="external" | "deferred"):
+            content = "The run ended before its result came."
+        case _:
+            content = "The call was not made: the run ended."
+    return failed_return(plan, content)
+
+
+def denied_return(plan: PlannedCall, held: Held, message: str | None) -> JsonObject:
+    """The result of a call that a person refuses."""
+    if held.kind == "unknown_outcome":
+        # Refused is only another execution: the first may have taken effect, and was not denied.
+        return failed_return(plan, message or f"{_so_far(held)} It was not made again.")
+    content = message or "The tool call was denied."
+    return tool_return(plan.tool_name, plan.tool_call_id, content, outcome="denied")
+
+
+def _so_far(held: Held) -> str:
+    reason = str(held.metadata.get("reason"))
+    return f"{reason}." if held.metadata.get("effect") == "failed" else _maybe(reason)
+
+
+def _maybe(reason: str) -> str:
+    return f"{reason}. The call may or may not have taken effect."
+
+
 def retry_prompt(content: str | list[JsonObject], *, tool_name: str | None, tool_call_id: str | None) -> JsonObject:
     """Tells the model what to do better."""
     part: JsonObject = {"part_kind": "retry-prompt", "content": content}
@@ -56,6 +95,11 @@ def retry_prompt(content: str | list[JsonObject], *, tool_name: str | None, tool
     if tool_call_id is not None:
         part["tool_call_id"] = tool_call_id
     return part
+
+
+def cut(text: str) -> str:
+    """A text that is kept for people, at a length that people read."""
+    return text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}…"
 
 
 def size_bytes(value: Any) -> int:
