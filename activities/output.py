@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from types import NoneType, UnionType
+from typing import Any, Union, cast, get_args, get_origin
 
 import pydantic_core
-from pydantic import PydanticUndefinedAnnotation, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import (
+    PydanticInvalidForJsonSchema,
+    PydanticSchemaGenerationError,
+    PydanticUndefinedAnnotation,
+    PydanticUserError,
+)
 
 from outlast.contracts import PlannedOutput
 from outlast.errors import ModelRetry, UserError
@@ -15,6 +22,7 @@ from outlast.messages import JsonObject, ModelResponse, ToolCallPart
 from outlast.toolsets.context import RunContext
 from outlast.toolsets.deferred import DeferredToolRequests
 from outlast.toolsets.definition import ToolDefinition
+from outlast.toolsets.schema_generator import object_at_top, without_titles
 
 OUTPUT_TOOL = "final_result"
 PROCESSED = "Final result processed."
@@ -35,11 +43,10 @@ class InvalidOutput(Exception):
 class _OutputTool:
     def __init__(self, name: str, output_type: Any) -> None:
         self.adapter: TypeAdapter[Any] = TypeAdapter(output_type)
-        schema = self.adapter.json_schema()
+        schema = object_at_top(without_titles(self.adapter.json_schema()))
         # A model calls tools with an object; any other type travels in one field of one.
-        self.wrapped = schema.get("type") != "object" and "$ref" not in schema
+        self.wrapped = schema.get("type") != "object"
         description = schema.pop("description", None) or "The final response which ends this conversation."
-        schema.pop("title", None)
         if self.wrapped:
             definitions = schema.pop("$defs", None)
             schema = {"type": "object", "properties": {"response": schema}, "required": ["response"]}
@@ -72,26 +79,39 @@ class Output:
     """The output of an agent.
 
     Args:
-        output_type: `str`, a type, or a sequence of them; `DeferredToolRequests` among them lets an in-process run
-            end with calls that wait.
+        output_type: `str`, a type, a union, or a sequence of them; `DeferredToolRequests` among them lets an
+            in-process run end with calls that wait.
+
+    Raises:
+        UserError: A type has no JSON schema, or two have the same name; the message lists all that is wrong.
     """
 
     def __init__(self, output_type: Any = str) -> None:
-        types: list[Any] = list(cast("Sequence[Any]", output_type)) if _is_list(output_type) else [output_type]
+        types = list(_flat(output_type))
         self.allows_deferred = DeferredToolRequests in types
-        types = [one for one in types if one is not DeferredToolRequests]
-        if not types:
-            types = [str]
+        types = [one for one in types if one is not DeferredToolRequests] or [str]
         self.allows_text = str in types
         self.types = types
         structured = [one for one in types if one is not str]
         names = [OUTPUT_TOOL] if len(structured) == 1 else [f"{OUTPUT_TOOL}_{_type_name(one)}" for one in structured]
-        if len(set(names)) != len(names):
-            raise UserError(f"Two output types have the same name: {', '.join(names)}. Rename one of the classes.")
-        try:
-            self._tools = {name: _OutputTool(name, one) for name, one in zip(names, structured, strict=True)}
-        except PydanticUndefinedAnnotation as error:
-            raise UserError(f"The output type cannot be built yet: {error}. Define it before the agent.") from None
+        problems = [
+            f"Two output types have the same name {name!r}: rename one of the classes."
+            for name in dict.fromkeys(names)
+            if names.count(name) > 1
+        ]
+        self._tools: dict[str, _OutputTool] = {}
+        for name, one in zip(names, structured, strict=True):
+            try:
+                self._tools[name] = _OutputTool(name, one)
+            except PydanticUndefinedAnnotation as error:
+                problems.append(f"The output type cannot be built yet: {error}. Define it before the agent.")
+            except (PydanticUserError, PydanticSchemaGenerationError, PydanticInvalidForJsonSchema) as error:
+                problems.append(
+                    f"The output type {_type_name(one)} has no JSON schema ({str(error).splitlines()[0]}): use JSON's "
+                    f"own types, a pydantic model, a dataclass or a TypedDict."
+                )
+        if problems:
+            raise UserError("\n".join(problems))
         self.validators: list[OutputValidator] = []
 
     @property
@@ -150,8 +170,16 @@ class Output:
         return value
 
 
-def _is_list(output_type: Any) -> bool:
-    return isinstance(output_type, Sequence) and not isinstance(output_type, str)
+def _flat(output_type: Any) -> Iterator[Any]:
+    """The single types of a list or a union of types; a model chooses between their output tools."""
+    if isinstance(output_type, Sequence) and not isinstance(output_type, str):
+        for one in cast("Sequence[Any]", output_type):
+            yield from _flat(one)
+    elif get_origin(output_type) in (Union, UnionType) and NoneType not in get_args(output_type):
+        for one in get_args(output_type):
+            yield from _flat(one)
+    else:
+        yield output_type
 
 
 def _type_name(output_type: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from pydantic import TypeAdapter
@@ -58,6 +58,10 @@ class AgentSpec(Protocol):
 
     def settings_for(self, override: Mapping[str, Any] | None) -> ModelSettings:
         """The model settings of a run: the agent's own, and single ones that the run overrides."""
+        ...
+
+    def deps_for(self, given: Callable[[], Any]) -> Any:
+        """The deps of a run: those that it was given, unless the agent replaces them."""
         ...
 
     async def instructions_for(self, ctx: RunContext[Any]) -> str | None:

@@ -6,14 +6,14 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, cast, overload
+from dataclasses import dataclass, replace
+from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, cast, overload
 
 from pydantic import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, TypeAdapter
-from typing_extensions import TypeVar, Unpack
+from typing_extensions import TypedDict, TypeVar, Unpack
 
 from outlast.activities.output import Output
 from outlast.contracts import UsageLimits
@@ -21,22 +21,35 @@ from outlast.errors import UserError
 from outlast.in_process import Ended, InProcessRun, RunRequest
 from outlast.messages import JsonObject, ModelMessage, ModelResponse, Usage, UserContent
 from outlast.models.infer import infer_model
-from outlast.models.model import Model, ModelSettings, load_settings, merge_settings
+from outlast.models.model import Model, ModelSettings, load_settings
+from outlast.runnable import RunnableAgent
 from outlast.toolsets.abstract import AbstractToolset
 from outlast.toolsets.combined import CombinedToolset
 from outlast.toolsets.context import DepsT, RunContext
 from outlast.toolsets.deferred import DeferredToolResults
 from outlast.toolsets.dynamic import DynamicToolset, ToolsetFunction
 from outlast.toolsets.function import FunctionToolset
+from outlast.toolsets.mistakes import DefinitionError
 from outlast.toolsets.prepared import PreparedToolset
-from outlast.toolsets.settings import ToolOptions, ToolSettings
-from outlast.toolsets.tool import Tool
+from outlast.toolsets.settings import NOTHING_SET, ToolOptions, ToolSettings
+from outlast.toolsets.tool import DefinitionOptions, Tool
 
 OutputT = TypeVar("OutputT", default=str)
+RunOutputT = TypeVar("RunOutputT")
+T = TypeVar("T")
+D = TypeVar("D")
 F = TypeVar("F", bound=Callable[..., Any])
+ToolsetF = TypeVar("ToolsetF", bound=ToolsetFunction)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 Instructions: TypeAlias = str | Callable[..., str | Awaitable[str | None] | None]
 Toolset: TypeAlias = AbstractToolset[Any] | ToolsetFunction
+OutputSpec: TypeAlias = type[T] | Sequence[type[T]]
+ContextTool: TypeAlias = Callable[Concatenate[RunContext[D], P], R]
+
+_NOT_GIVEN: Any = object()
+_TEXT: Any = str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +80,26 @@ class AgentRunResult(Generic[OutputT]):
         return next(message for message in reversed(self._messages) if isinstance(message, ModelResponse))
 
 
+class RunOptions(TypedDict, Generic[DepsT], total=False):
+    """What one run may be given besides its prompt and its output type; see `Agent.run`."""
+
+    message_history: Sequence[ModelMessage] | None
+    deferred_tool_results: DeferredToolResults | None
+    model: Model | str | None
+    deps: DepsT | None
+    model_settings: ModelSettings | None
+    usage_limits: UsageLimits | None
+    toolsets: Sequence[Toolset] | None
+    metadata: JsonObject | None
+    resources: Any
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Override:
     model: Model | None = None
-    toolsets: Sequence[Toolset] | None = None
+    toolsets: Sequence[AbstractToolset[Any]] | None = None
     tools: Sequence[Tool | Callable[..., Any]] | None = None
-    deps: Any = None
-    has_deps: bool = False
+    deps: Any = _NOT_GIVEN
 
 
 class Agent(Generic[DepsT, OutputT]):
@@ -104,10 +130,10 @@ class Agent(Generic[DepsT, OutputT]):
         model: Model | str | None = None,
         *,
         name: str | None = None,
-        output_type: Any = str,
+        output_type: OutputSpec[OutputT] = _TEXT,
         instructions: Instructions | Sequence[Instructions] | None = None,
         deps_type: type[DepsT] | None = None,
-        tools: Sequence[Tool | Callable[..., Any]] = (),
+        tools: Sequence[Tool[DepsT] | Callable[..., Any]] = (),
         toolsets: Sequence[Toolset] | None = None,
         prepare_tools: Callable[..., Any] | None = None,
         model_settings: ModelSettings | None = None,
@@ -115,36 +141,35 @@ class Agent(Generic[DepsT, OutputT]):
         output_retries: int = 1,
         **options: Unpack[ToolOptions],
     ) -> None:
-        if name is not None and (not name.strip() or ":" in name):
-            raise UserError(f"An agent's name is not empty and has no colon, got {name!r}: write name='support'.")
-        if model_attempts < 1:
-            raise UserError(
-                f"`model_attempts` is a whole number from 1, got {model_attempts!r}: 1 means no second try."
-            )
-        if output_retries < 0:
-            raise UserError(f"`output_retries` is a whole number from 0, got {output_retries!r}.")
+        check = _Check()
+        check.that(name is None or _is_name(name), f"a name is text without a colon, got {name!r}: name='support'.")
+        for what, count, least in (("model_attempts", model_attempts, 1), ("output_retries", output_retries, 0)):
+            fits = type(count) is int and count >= least
+            check.that(fits, f"`{what}` is a whole number from {least}, got {count!r}.")
+        check.that(deps_type is None or not _is_plain_value(deps_type), _no_type("deps_type", deps_type))
+        check.that(
+            prepare_tools is None or callable(prepare_tools),
+            f"`prepare_tools` is a function of (ctx, tool_defs), got {prepare_tools!r}.",
+        )
         self.name = name
-        self.model = infer_model(model) if model is not None else None
         self.deps_type = deps_type
         self.output_type = output_type
-        self.output = Output(output_type)
-        self.tool_settings = ToolSettings.of(options)
         self.model_attempts = model_attempts
         self.output_retries = output_retries
-        self._model_settings = load_settings(model_settings)
+        self.model = check.made(lambda: infer_model(model) if model is not None else None, None)
+        self.output = check.made(lambda: Output(output_type), None) or Output()
+        self.tool_settings = check.made(lambda: ToolSettings.of(options), NOTHING_SET)
+        self._model_settings = check.made(lambda: load_settings(model_settings), ModelSettings())
         self._prepare_tools = prepare_tools
-        self._instructions: list[Instructions] = (
-            []
-            if instructions is None
-            else [instructions]
-            if isinstance(instructions, str) or callable(instructions)
-            else list(instructions)
-        )
-        self._function_toolset: FunctionToolset[DepsT] = FunctionToolset(tools=list(tools), id=name)
-        self._toolsets = [_toolset(toolset) for toolset in toolsets or ()]
+        self._instructions = [*check.each("instructions", _listed(instructions), _instructions)]
+        self._function_toolset: FunctionToolset[DepsT] = FunctionToolset(id=name if isinstance(name, str) else None)
+        for _ in check.each("tools", tools, self._add_tool):
+            pass
+        self._toolsets = [*check.each("toolsets", toolsets or (), _toolset)]
         self._combined: AbstractToolset[DepsT] | None = None
         self._deps_adapter: TypeAdapter[Any] | None = None
         self._override: ContextVar[_Override | None] = ContextVar(f"outlast override {name or id(self)}", default=None)
+        check.done(f"Agent {name!r}" if name else "Agent")
 
     def __repr__(self) -> str:
         return f"Agent(name={self.name!r})"
@@ -152,40 +177,53 @@ class Agent(Generic[DepsT, OutputT]):
     # --- building ------------------------------------------------------------------------------------------------
 
     @overload
-    def tool(self, function: F, /) -> F: ...
+    def tool(self, function: ContextTool[DepsT, P, R], /) -> ContextTool[DepsT, P, R]: ...
     @overload
-    def tool(self, /, **options: Any) -> Callable[[F], F]: ...
-    def tool(self, function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
+    def tool(
+        self, /, **options: Unpack[DefinitionOptions]
+    ) -> Callable[[ContextTool[DepsT, P, R]], ContextTool[DepsT, P, R]]: ...
+    def tool(self, function: Any = None, /, **options: Any) -> Any:
         """Makes a tool of a function whose first parameter is the `RunContext`.
 
         Args:
             function: The function, where the decorator is used without options.
             **options: `name`, `description`, `docstring_format`, `require_parameter_descriptions` and all settings of
                 a tool; see `Tool` and `ToolSettings`.
+
+        Raises:
+            UserError: The definition has mistakes, or the name is there already.
         """
         return self._register(function, takes_ctx=True, options=options)
 
     @overload
     def tool_plain(self, function: F, /) -> F: ...
     @overload
-    def tool_plain(self, /, **options: Any) -> Callable[[F], F]: ...
-    def tool_plain(self, function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
+    def tool_plain(self, /, **options: Unpack[DefinitionOptions]) -> Callable[[F], F]: ...
+    def tool_plain(self, function: Any = None, /, **options: Any) -> Any:
         """Makes a tool of a function that takes no `RunContext`; options as for `tool`."""
         return self._register(function, takes_ctx=False, options=options)
 
-    def _register(self, function: F | None, *, takes_ctx: bool, options: dict[str, Any]) -> F | Callable[[F], F]:
-        def register(decorated: F) -> F:
-            self._function_toolset.add_tool(Tool(decorated, takes_ctx=takes_ctx, **options))
+    def _register(self, function: Any, *, takes_ctx: bool, options: dict[str, Any]) -> Any:
+        def register(decorated: Any) -> Any:
+            self._add_tool(Tool[DepsT](decorated, **cast("Any", {"takes_ctx": takes_ctx, **options})))
             return decorated
 
         return register if function is None else register(function)
 
-    def toolset(
-        self, function: ToolsetFunction | None = None, /, *, per_run_step: bool = True, id: str | None = None
-    ) -> Any:
+    def _add_tool(self, tool: Tool[DepsT] | Callable[..., Any]) -> None:
+        made = cast("Tool[DepsT]", tool) if isinstance(tool, Tool) else Tool[DepsT](tool)
+        # Now, and not in the first run: what the agent sets for all tools may contradict what this one sets.
+        made.settings.under(self.tool_settings)
+        self._function_toolset.add_tool(made)
+
+    @overload
+    def toolset(self, function: ToolsetF, /) -> ToolsetF: ...
+    @overload
+    def toolset(self, /, *, per_run_step: bool = True, id: str | None = None) -> Callable[[ToolsetF], ToolsetF]: ...
+    def toolset(self, function: Any = None, /, *, per_run_step: bool = True, id: str | None = None) -> Any:
         """Makes a toolset of a function of the run's context, called before each step, or once per run."""
 
-        def register(decorated: ToolsetFunction) -> ToolsetFunction:
+        def register(decorated: ToolsetF) -> ToolsetF:
             self._toolsets.append(DynamicToolset(decorated, per_run_step=per_run_step, id=id))
             self._combined = None
             return decorated
@@ -212,34 +250,54 @@ class Agent(Generic[DepsT, OutputT]):
         model: Model | str | None = None,
         toolsets: Sequence[Toolset] | None = None,
         tools: Sequence[Tool | Callable[..., Any]] | None = None,
-        **deps: Any,
+        deps: Any = _NOT_GIVEN,
     ) -> Generator[None]:
         """Replaces parts of the agent inside the block, whatever a run is given.
+
+        Blocks may be nested: an inner one keeps what it does not replace. A worker that is started inside the block
+        runs the agent so for as long as it lives.
 
         Args:
             model: Used instead of any other model.
             toolsets: Used instead of the agent's and the run's toolsets.
             tools: Used instead of the agent's own tools.
-            **deps: `deps=…`, used instead of the run's deps.
+            deps: Used instead of the run's deps.
         """
-        if unknown := deps.keys() - {"deps"}:
-            raise UserError(f"override takes model, toolsets, tools and deps, got {', '.join(sorted(unknown))}.")
-        token = self._override.set(
-            _Override(
-                model=infer_model(model) if model is not None else None,
-                toolsets=toolsets,
-                tools=tools,
-                deps=deps.get("deps"),
-                has_deps="deps" in deps,
-            )
-        )
+        changes: dict[str, Any] = {"deps": deps} if deps is not _NOT_GIVEN else {}
+        if model is not None:
+            changes["model"] = infer_model(model)
+        if toolsets is not None:
+            changes["toolsets"] = [_toolset(toolset) for toolset in toolsets]
+        if tools is not None:
+            changes["tools"] = list(tools)
+        token = self._override.set(replace(self._overridden, **changes))
         try:
             yield
         finally:
             self._override.reset(token)
 
+    @property
+    def _overridden(self) -> _Override:
+        return self._override.get() or _Override()
+
     # --- running in this process ---------------------------------------------------------------------------------
 
+    @overload
+    async def run(
+        self,
+        prompt: str | Sequence[UserContent] | None = None,
+        *,
+        output_type: None = None,
+        **options: Unpack[RunOptions[DepsT]],
+    ) -> AgentRunResult[OutputT]: ...
+    @overload
+    async def run(
+        self,
+        prompt: str | Sequence[UserContent] | None = None,
+        *,
+        output_type: OutputSpec[RunOutputT],
+        **options: Unpack[RunOptions[DepsT]],
+    ) -> AgentRunResult[RunOutputT]: ...
     async def run(
         self,
         prompt: str | Sequence[UserContent] | None = None,
@@ -274,7 +332,6 @@ class Agent(Generic[DepsT, OutputT]):
             RunError: The run ended without an output.
             UserError: Something does not fit, or calls wait and the output types do not allow it.
         """
-        override = self._override.get() or _Override()
         runnable = RunnableAgent(
             self,
             model=infer_model(model) if model is not None else None,
@@ -282,7 +339,7 @@ class Agent(Generic[DepsT, OutputT]):
         )
         request = RunRequest(
             prompt=prompt,
-            deps=override.deps if override.has_deps else deps,
+            deps=self.deps_for_run(lambda: deps),
             message_history=list(message_history or ()),
             deferred_tool_results=deferred_tool_results,
             model_settings=load_settings(model_settings) if model_settings else None,
@@ -295,8 +352,28 @@ class Agent(Generic[DepsT, OutputT]):
             output=ended.output, usage=ended.usage, _messages=ended.messages, _history=len(request.message_history)
         )
 
+    @overload
+    def run_sync(
+        self,
+        prompt: str | Sequence[UserContent] | None = None,
+        *,
+        output_type: None = None,
+        **options: Unpack[RunOptions[DepsT]],
+    ) -> AgentRunResult[OutputT]: ...
+    @overload
+    def run_sync(
+        self,
+        prompt: str | Sequence[UserContent] | None = None,
+        *,
+        output_type: OutputSpec[RunOutputT],
+        **options: Unpack[RunOptions[DepsT]],
+    ) -> AgentRunResult[RunOutputT]: ...
     def run_sync(self, prompt: str | Sequence[UserContent] | None = None, **options: Any) -> AgentRunResult[Any]:
-        """Like `run`, for code that is not async."""
+        """Like `run`, for code that is not async.
+
+        Raises:
+            UserError: An event loop is running here already.
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -307,18 +384,18 @@ class Agent(Generic[DepsT, OutputT]):
 
     def combined_toolset(self, extra: Sequence[Toolset] = ()) -> AbstractToolset[DepsT]:
         """All toolsets of the agent, and those of one run, in one."""
-        override = self._override.get() or _Override()
+        override = self._overridden
         if override.toolsets is None and override.tools is None and not extra:
             if self._combined is None:
                 self._combined = self._combine([self._function_toolset, *self._toolsets])
             return self._combined
-        own = self._function_toolset
+        own: AbstractToolset[Any] = self._function_toolset
+        others = [*self._toolsets, *map(_toolset, extra)]
         if override.tools is not None:
-            own = FunctionToolset(tools=list(override.tools), id=self.name)
-        others = self._toolsets + [_toolset(toolset) for toolset in extra]
+            own = FunctionToolset(tools=override.tools, id=self.name)
         if override.toolsets is not None:
-            others = [_toolset(toolset) for toolset in override.toolsets]
-        return self._combine([own, *others] if override.toolsets is None or override.tools is not None else others)
+            others = list(override.toolsets)
+        return self._combine(others if override.toolsets is not None and override.tools is None else [own, *others])
 
     def _combine(self, toolsets: list[AbstractToolset[Any]]) -> AbstractToolset[Any]:
         combined: AbstractToolset[Any] = CombinedToolset(toolsets)
@@ -335,11 +412,15 @@ class Agent(Generic[DepsT, OutputT]):
         Raises:
             UserError: There is none.
         """
-        override = self._override.get() or _Override()
-        chosen = override.model or model or self.model
+        chosen = self._overridden.model or model or self.model
         if chosen is None:
             raise UserError(f"{self!r} has no model: write Agent('openai:gpt-4o', …), or give model=… when running.")
         return chosen
+
+    def deps_for_run(self, given: Callable[[], Any]) -> Any:
+        """The deps of one run: those of `override`, else the given ones."""
+        overridden = self._overridden.deps
+        return given() if overridden is _NOT_GIVEN else overridden
 
     @property
     def deps_adapter(self) -> TypeAdapter[Any] | None:
@@ -396,60 +477,63 @@ class Agent(Generic[DepsT, OutputT]):
         return self._model_settings
 
 
-class RunnableAgent:
-    """An agent as an engine sees it: what `AgentSpec` asks for, with what one run replaces."""
+class _Check:
+    """Collects what is wrong with an agent, so that it is all said at once."""
 
-    def __init__(self, agent: Agent[Any, Any], *, model: Model | None = None, output: Output | None = None) -> None:
-        self.agent = agent
-        self._model = model
-        self._output = output
+    def __init__(self) -> None:
+        self._problems: list[str] = []
 
-    @property
-    def name(self) -> str | None:
-        """What runs are started with."""
-        return self.agent.name
+    def that(self, fits: bool, problem: str) -> None:
+        if not fits:
+            self._problems.append(problem)
 
-    @property
-    def toolset(self) -> AbstractToolset[Any]:
-        """All of the agent's toolsets in one."""
-        return self.agent.combined_toolset()
+    def made(self, make: Callable[[], T], otherwise: T) -> T:
+        try:
+            return make()
+        except UserError as error:
+            self._problems.append(error.message)
+            return otherwise
 
-    @property
-    def output(self) -> Output:
-        """What a run may end with."""
-        return self._output or self.agent.output
+    def each(self, name: str, given: Any, make: Callable[[Any], R]) -> Generator[R]:
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            self._problems.append(f"`{name}` is a list, got {given!r}: write {name}=[…].")
+            return
+        for one in cast("Sequence[Any]", given):
+            try:
+                yield make(one)
+            except UserError as error:
+                self._problems.append(error.message)
 
-    @property
-    def tool_settings(self) -> ToolSettings:
-        """What holds for every tool whose own settings and toolset do not say otherwise."""
-        return self.agent.tool_settings
+    def done(self, what: str) -> None:
+        if self._problems:
+            raise DefinitionError(what, self._problems)
 
-    @property
-    def model_attempts(self) -> int:
-        """Most attempts at one model request."""
-        return self.agent.model_attempts
 
-    @property
-    def output_retries(self) -> int:
-        """How often the model may give an invalid output."""
-        return self.agent.output_retries
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and bool(name.strip()) and ":" not in name
 
-    @property
-    def deps_adapter(self) -> TypeAdapter[Any] | None:
-        """Reads and writes the deps of durable runs; None where there is no `deps_type`."""
-        return self.agent.deps_adapter
 
-    def model_for(self, override: str | None) -> Model:
-        """The model of a run: the agent's own, or the one that the run names."""
-        return self.agent.model_for_run(infer_model(override) if override is not None else self._model)
+def _is_plain_value(deps_type: object) -> bool:
+    """An object where a type is wanted. Whatever may stand for a type in an annotation passes."""
+    return isinstance(deps_type, str | bytes | int | float | list | dict | tuple) or (
+        not isinstance(deps_type, type) and type(deps_type).__module__ not in ("typing", "types", "typing_extensions")
+    )
 
-    def settings_for(self, override: Mapping[str, Any] | None) -> ModelSettings:
-        """The model settings of a run: the agent's own, and single ones that the run overrides."""
-        return merge_settings(self.agent.model_settings, load_settings(override))
 
-    async def instructions_for(self, ctx: RunContext[Any]) -> str | None:
-        """The agent's instructions for one step."""
-        return await self.agent.render_instructions(ctx)
+def _no_type(name: str, value: object) -> str:
+    return f"`{name}` is a type, got {value!r}: write {name}={type(value).__name__}."
+
+
+def _listed(instructions: Any) -> Any:
+    if instructions is None:
+        return ()
+    return [instructions] if isinstance(instructions, str) or callable(instructions) else instructions
+
+
+def _instructions(instructions: Instructions) -> Instructions:
+    if isinstance(instructions, str) or callable(instructions):
+        return instructions
+    raise UserError(f"instructions are text, or functions of the run's context that return it, got {instructions!r}.")
 
 
 def _toolset(toolset: Toolset) -> AbstractToolset[Any]:
@@ -458,7 +542,7 @@ def _toolset(toolset: Toolset) -> AbstractToolset[Any]:
     if callable(toolset):
         return DynamicToolset[Any](toolset)
     raise UserError(
-        f"A toolset is an AbstractToolset, or a function of the run's context that returns one: {toolset!r}."
+        f"a toolset is an AbstractToolset, or a function of the run's context that returns one, got {toolset!r}."
     )
 
 

@@ -12,10 +12,21 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
 import pydantic_core
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    TypeAdapter,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 __all__ = (
     "BinaryContent",
@@ -50,11 +61,32 @@ class _Model(BaseModel):
 
     model_config = ConfigDict(extra="allow", ser_json_bytes="base64", val_json_bytes="base64")
 
+    if not TYPE_CHECKING:  # What type checkers see is what pydantic makes of the fields, or what a class says itself.
+
+        def __init__(self, *values: Any, **data: Any) -> None:
+            if values:
+                data = _named(type(self), values, data)
+            self.__pydantic_validator__.validate_python(data, self_instance=self)
+
+        # As pydantic's own RootModel says it: nested values are validated without going through this method.
+        __init__.__pydantic_base_init__ = True
+
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
             field = type(self).model_fields.get(name or "")
             if field is None or field.is_required() or value != field.default:
                 yield name, value
+
+
+def _named(cls: type[BaseModel], values: tuple[Any, ...], data: JsonObject) -> JsonObject:
+    """The fields of positional arguments, in the order in which the class has them."""
+    names = [name for name in cls.model_fields if name not in ("kind", "part_kind")]
+    if len(values) > len(names):
+        raise TypeError(f"{cls.__name__} takes at most {len(names)} positional arguments, got {len(values)}")
+    given = dict(zip(names, values, strict=False))
+    if twice := given.keys() & data.keys():
+        raise TypeError(f"{cls.__name__} got several values for {', '.join(sorted(twice))}")
+    return given | data
 
 
 class Usage(_Model):
@@ -104,14 +136,25 @@ class Usage(_Model):
         )
 
 
-class ImageUrl(_Model):
+class _Content(_Model):
+    # What tells the members of a union apart is sent even though it is a default.
+    @model_serializer(mode="wrap")
+    def _with_kind(self, write: SerializerFunctionWrapHandler) -> JsonObject:
+        return {**write(self), "kind": type(self).model_fields["kind"].default}
+
+
+class ImageUrl(_Content):
     """An image by its address."""
 
     url: str
     kind: Literal["image-url"] = "image-url"
 
+    if TYPE_CHECKING:
 
-class BinaryContent(_Model):
+        def __init__(self, url: str) -> None: ...
+
+
+class BinaryContent(_Content):
     """Bytes with their media type; base64 in JSON.
 
     Attributes:
@@ -122,6 +165,10 @@ class BinaryContent(_Model):
     data: bytes
     media_type: str
     kind: Literal["binary"] = "binary"
+
+    if TYPE_CHECKING:
+
+        def __init__(self, data: bytes, media_type: str) -> None: ...
 
     @field_validator("data", mode="before")
     @classmethod
@@ -181,17 +228,20 @@ class SystemPromptPart(_Model):
     content: str
     part_kind: Literal["system-prompt"] = "system-prompt"
 
+    if TYPE_CHECKING:
+
+        def __init__(self, content: str) -> None: ...
+
 
 class UserPromptPart(_Model):
     """What the user, or a tool on the user's side, says."""
 
-    content: str | list[StoredContent]
+    content: str | Annotated[list[StoredContent], Field(fail_fast=True)]
     part_kind: Literal["user-prompt"] = "user-prompt"
 
-    def __init__(self, content: str | Sequence[StoredContent] | None = None, **data: Any) -> None:
-        if content is not None:
-            data["content"] = content if isinstance(content, str) else list(content)
-        super().__init__(**data)
+    if TYPE_CHECKING:
+
+        def __init__(self, content: str | Sequence[StoredContent]) -> None: ...
 
 
 class ToolReturnPart(_Model):
@@ -212,6 +262,18 @@ class ToolReturnPart(_Model):
     outcome: Literal["success", "failed", "denied"] = "success"
     part_kind: Literal["tool-return"] = "tool-return"
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            tool_name: str,
+            content: Any = None,
+            tool_call_id: str = "",
+            *,
+            metadata: Any = None,
+            outcome: Literal["success", "failed", "denied"] = "success",
+        ) -> None: ...
+
     def model_response_str(self) -> str:
         """The content as the text that a model reads: strings as they are, else JSON."""
         return self.content if isinstance(self.content, str) else pydantic_core.to_json(self.content).decode()
@@ -226,10 +288,16 @@ class RetryPromptPart(_Model):
         tool_call_id: The call's ID, unique within one run.
     """
 
-    content: str | list[JsonObject]
+    content: str | Annotated[list[JsonObject], Field(fail_fast=True)]
     tool_name: str | None = None
     tool_call_id: str = ""
     part_kind: Literal["retry-prompt"] = "retry-prompt"
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, content: str | Sequence[JsonObject], tool_name: str | None = None, tool_call_id: str = ""
+        ) -> None: ...
 
     def model_response_str(self) -> str:
         """The text that a model reads."""
@@ -252,6 +320,10 @@ class TextPart(_Model):
     id: str | None = None
     part_kind: Literal["text"] = "text"
 
+    if TYPE_CHECKING:
+
+        def __init__(self, content: str, id: str | None = None) -> None: ...
+
 
 class ThinkingPart(_Model):
     """The model's reasoning, with what the provider needs to take it back."""
@@ -261,6 +333,16 @@ class ThinkingPart(_Model):
     signature: str | None = None
     provider_name: str | None = None
     part_kind: Literal["thinking"] = "thinking"
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            content: str,
+            id: str | None = None,
+            signature: str | None = None,
+            provider_name: str | None = None,
+        ) -> None: ...
 
 
 class ToolCallPart(_Model):
@@ -276,6 +358,10 @@ class ToolCallPart(_Model):
     args: str | JsonObject | None = None
     tool_call_id: str = ""
     part_kind: Literal["tool-call"] = "tool-call"
+
+    if TYPE_CHECKING:
+
+        def __init__(self, tool_name: str, args: str | JsonObject | None = None, tool_call_id: str = "") -> None: ...
 
     def args_as_dict(self) -> JsonObject:
         """The arguments as a dict.
@@ -324,9 +410,13 @@ class ModelRequest(_Model):
         instructions: The agent's instructions for this step; rendered anew for each step and not stored.
     """
 
-    parts: list[ModelRequestPart]
+    parts: Annotated[list[ModelRequestPart], Field(fail_fast=True)]
     instructions: str | None = None
     kind: Literal["request"] = "request"
+
+    if TYPE_CHECKING:
+
+        def __init__(self, parts: Sequence[ModelRequestPart], *, instructions: str | None = None) -> None: ...
 
     @classmethod
     def user_text_prompt(cls, text: str) -> ModelRequest:
@@ -345,12 +435,24 @@ class ModelResponse(_Model):
         finish_reason: `stop`, `length`, `content_filter`, `tool_call` or `error`, where the provider says it.
     """
 
-    parts: list[ModelResponsePart]
+    parts: Annotated[list[ModelResponsePart], Field(fail_fast=True)]
     usage: Usage = Usage()
     model_name: str | None = None
     timestamp: datetime | None = None
     finish_reason: str | None = None
     kind: Literal["response"] = "response"
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            parts: Sequence[ModelResponsePart],
+            *,
+            usage: Usage = ...,
+            model_name: str | None = None,
+            timestamp: datetime | None = None,
+            finish_reason: str | None = None,
+        ) -> None: ...
 
     @property
     def text(self) -> str | None:
@@ -365,7 +467,9 @@ class ModelResponse(_Model):
 
 
 ModelMessage: TypeAlias = Annotated[ModelRequest | ModelResponse, Field(discriminator="kind")]
-ModelMessagesTypeAdapter: TypeAdapter[list[ModelMessage]] = TypeAdapter(list[ModelMessage])
+ModelMessagesTypeAdapter: TypeAdapter[list[ModelMessage]] = TypeAdapter(
+    Annotated[list[ModelMessage], Field(fail_fast=True)]
+)
 
 
 def dump_message(message: ModelMessage) -> JsonObject:
@@ -374,10 +478,6 @@ def dump_message(message: ModelMessage) -> JsonObject:
     dumped["kind"] = message.kind
     for part, dumped_part in zip(message.parts, dumped["parts"], strict=True):
         dumped_part["part_kind"] = part.part_kind
-        if isinstance(part, UserPromptPart) and not isinstance(part.content, str):
-            for item, dumped_item in zip(part.content, dumped_part["content"], strict=True):
-                if not isinstance(item, str):
-                    dumped_item["kind"] = item.kind
     return dumped
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 
 import anyio
@@ -43,6 +43,16 @@ class Host:
         worker = Worker(client, task_queue=self.task_queue, **cast(Any, options))
         await self._stack.enter_async_context(worker)
         return worker
+
+    @asynccontextmanager
+    async def serving(self, *agents: Agent[Any, Any]) -> AsyncGenerator[Worker]:
+        """A worker for a part of the test."""
+        outer, self._stack = self._stack, AsyncExitStack()
+        try:
+            async with self._stack:
+                yield await self.serve(*agents)
+        finally:
+            self._stack = outer
 
     async def start(self, agent: str, prompt: Any = "Go.", **fields: Any) -> WorkflowHandle[Any, Any]:
         """Start a run as any program would: by the workflow's name, with a dict."""

@@ -40,6 +40,7 @@ def refunded(example: dict[str, Any]) -> Callable[[], dict[int, int]]:
 
 def decide(support: Agent[Any, Any], approved: bool) -> Any:
     waiting = support.run_sync(PROMPT, output_type=[str, DeferredToolRequests])
+    assert isinstance(waiting.output, DeferredToolRequests)
     [call] = waiting.output.approvals
     return support.run_sync(
         message_history=waiting.all_messages(),
@@ -55,6 +56,7 @@ def test_a_refund_waits_for_an_approval_and_nothing_is_paid_before(
     support: Agent[Any, Any], refunded: Callable[[], dict[int, int]]
 ) -> None:
     waiting = support.run_sync(PROMPT, output_type=[str, DeferredToolRequests])
+    assert isinstance(waiting.output, DeferredToolRequests)
     [call] = waiting.output.approvals
     assert (call.tool_name, call.args) == ("refund", {"order_id": 1042, "cents": 1999})
     assert refunded()[1042] == 0
