@@ -41,6 +41,7 @@ from outlast.contracts import Features
 from outlast.errors import UserError
 from outlast.payloads import lets_raw_values_pass
 from outlast.settings import Settings
+from outlast.workflows.ordering import ResultsFirstRunner
 from outlast.workflows.run import AgentRun
 
 SEARCH_ATTRIBUTES = {
@@ -134,6 +135,9 @@ class OutlastPlugin(ClientPlugin, WorkerPlugin):
         options["activities"] = [*activities, *hosted.definitions(), _dynamic_activity(hosted, dynamic, executor)]
         options["workflows"] = _with_agent_run(options.get("workflows") or ())
         options["workflow_runner"] = _passing_outlast(options.get("workflow_runner"))
+        options["unsandboxed_workflow_runner"] = ResultsFirstRunner(
+            AgentRun, options.get("unsandboxed_workflow_runner")
+        )
         if dynamic is not None and not _is_async(dynamic):
             options["interceptors"] = [*(options.get("interceptors") or ()), _ThreadHeartbeats()]
         options["max_heartbeat_throttle_interval"] = min(
@@ -173,6 +177,9 @@ class OutlastPlugin(ClientPlugin, WorkerPlugin):
         options = cast("dict[str, Any]", config)
         options["workflows"] = _with_agent_run(options.get("workflows") or ())
         options["workflow_runner"] = _passing_outlast(options.get("workflow_runner"))
+        options["unsandboxed_workflow_runner"] = ResultsFirstRunner(
+            AgentRun, options.get("unsandboxed_workflow_runner")
+        )
         return config
 
     @asynccontextmanager

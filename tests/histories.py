@@ -10,6 +10,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.worker import Replayer
 
+from outlast.plugin import OutlastPlugin
 from outlast.workflows.run import AgentRun
 
 # Not a failure: a signal arrived in the very task that ends the run, and the task is made once more.
@@ -39,7 +40,7 @@ async def assert_healthy(
     history = run if isinstance(run, WorkflowHistory) else await run.fetch_history()
     troubles = [trouble for event in history.events if (trouble := _trouble(event, crashed=crashed))]
     assert not troubles, f"{history.workflow_id}: {'; '.join(troubles)}"
-    await Replayer(workflows=list(workflows)).replay_workflow(history)
+    await Replayer(workflows=list(workflows), plugins=[OutlastPlugin()]).replay_workflow(history)
     return history
 
 

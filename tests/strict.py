@@ -6,9 +6,11 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RawValue
+from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from outlast.payloads import takes_json
+from outlast.workflows.ordering import ResultsFirstRunner
 from outlast.workflows.run import AgentRun
 
 
@@ -27,7 +29,7 @@ class SandboxedAgentRun(AgentRun):
         return await super().run(*arguments)
 
 
-def strict_runner() -> SandboxedWorkflowRunner:
+def strict_runner() -> WorkflowRunner:
     """A runner whose workflows may import jsonschema_rs, a compiled module, and nothing else from outside."""
     restrictions = SandboxRestrictions.default.with_passthrough_modules("jsonschema_rs")
-    return SandboxedWorkflowRunner(restrictions=restrictions)
+    return ResultsFirstRunner(AgentRun, SandboxedWorkflowRunner(restrictions=restrictions))

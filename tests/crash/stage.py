@@ -84,31 +84,18 @@ class Stage:
         return self.outside.effects(kind)
 
     async def pending(self, run: Run, *, within_seconds: float = 30) -> PendingCall:
-        """Wait until one call of the run waits for somebody, and the history says so too.
-
-        A worker that is asked about a run which it does not know reads the history up to its end, and answers ahead of
-        the workflow task that is only about to be made of it.
-
-        Workaround: an SDK fault of the kind of https://github.com/temporalio/sdk-python/issues/673. A message that
-        arrives just then is applied after what was ahead, and on replay before it.
-        """
+        """Wait until one call of the run waits for somebody."""
         with anyio.move_on_after(within_seconds):
             while True:
                 try:
                     if calls := await run.pending():
                         [call] = calls
-                        if call.digest in await self._committed(run):
-                            return call
+                        return call
                 except UserError:
                     # No worker answers yet.
                     pass
                 await anyio.sleep(0.05)
         raise AssertionError(f"Waited {within_seconds:g} s for a call of {run.id} to wait for somebody, in vain.")
-
-    async def _committed(self, run: Run) -> list[str]:
-        """The digests of the waiting calls that the run's memo names."""
-        memo = await (await self.handle(run).describe()).memo()
-        return [call["digest"] for call in memo.get("outlast", {}).get("calls", [])]
 
     async def told(self, run: Run, *, within_seconds: float = 40) -> Told:
         """Wait for the run's end; what the model was told of its calls, each `[tool, outcome, content]`."""

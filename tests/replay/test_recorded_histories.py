@@ -8,6 +8,7 @@ import pytest
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
+from outlast.plugin import OutlastPlugin
 from outlast.workflows.run import AgentRun
 from tests.replay.record import SCENARIOS
 from tests.strict import SandboxedAgentRun, strict_runner
@@ -21,7 +22,7 @@ def load(path: Path) -> WorkflowHistory:
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 async def test_a_recorded_history_replays(path: Path) -> None:
-    await Replayer(workflows=[AgentRun]).replay_workflow(load(path))
+    await Replayer(workflows=[AgentRun], plugins=[OutlastPlugin()]).replay_workflow(load(path))
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -41,4 +42,6 @@ async def test_a_history_that_does_not_fit_the_code_is_noticed() -> None:
     path = next(path for path in HISTORIES if path.stem == "plain")
     changed = path.read_text(encoding="utf-8").replace("model:1", "model:7")
     with pytest.raises(Exception, match=r"(?i)nondeterminism"):
-        await Replayer(workflows=[AgentRun]).replay_workflow(WorkflowHistory.from_json("changed", changed))
+        await Replayer(workflows=[AgentRun], plugins=[OutlastPlugin()]).replay_workflow(
+            WorkflowHistory.from_json("changed", changed)
+        )
