@@ -368,12 +368,16 @@ class Transient(_Outcome):
     """Nothing happened, and the call should be made again after `retry_after` seconds.
 
     Only a call that is not repeatable says so by a value: Temporal gives it one attempt, so the workflow waits.
+
+    Attributes:
+        misplaced: The worker does not host the call's agent: not the tool's fault, and none of its attempts.
     """
 
     kind: Literal["transient"] = "transient"
     error_type: str
     message: str
     retry_after: float | None = None
+    misplaced: bool = False
 
 
 class Deferred(_Outcome):

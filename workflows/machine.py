@@ -77,6 +77,9 @@ from outlast.workflows.state import Call, Ending, Held, RunState, run_state
 MAX_LOSSES = 5
 """How often a repeatable call or step may lose its worker before that counts as its failure."""
 
+MAX_MISPLACED = 10
+"""How often, a second apart, workers that do not host a call's agent may take it: another is being deployed."""
+
 MAX_PARALLEL_CALLS = 100
 """Most calls of one run under way at once: Temporal allows 2,000 pending activities for a workflow."""
 
@@ -185,6 +188,8 @@ class Machine:
     def _planned(self, event: StepPlanned) -> None:
         if not self._step_ended(event.step):
             return
+        # Only now is it known where and how a run may be shown.
+        self._changed = self._changed or event.plan.features != self.state.features
         step.take_response(self.state, event.plan.response)
         self._take_plan(event.plan, event.at)
 
@@ -291,7 +296,15 @@ class Machine:
             self._fail("OutputValidationFailed", exceeded)
 
     def _transient(self, call: Call, outcome: Transient, at: datetime) -> None:
-        call.transient += 1
+        if outcome.misplaced:
+            call.misplaced += 1
+            if call.misplaced > MAX_MISPLACED:
+                self._done(call, parts.failed_return(call.plan, outcome.message))
+                self._fail(outcome.error_type, outcome.message)
+                return
+        else:
+            call.transient += 1
+            call.misplaced = 0
         if call.transient >= call.plan.policy.attempts:
             self._failed(call, outcome.error_type, outcome.message, at)
         elif self.state.ending is None:

@@ -117,7 +117,9 @@ class AgentRun:
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._end: Finish | Fail | EndCancelled | None = None
         self._bug: BaseException | None = None
-        self._published: Any = None
+        # Nothing waits at first, and no memo says so as well.
+        self._shown_waiting: list[tuple[str, str]] = []
+        self._shown: tuple[str, list[tuple[str, str]]] | None = None
         self._machine: Machine | None = None
         # Signals may come before the run begins, even before its input is known to be good.
         self._invalid: str | None = None
@@ -278,14 +280,11 @@ class AgentRun:
         state = self._machine.state
         workflow.set_current_details(views.details(state, workflow.info().workflow_id))
         waiting = [(call_id, call.held.digest) for call_id, call in state.calls.items() if call.held is not None]
+        if waiting != self._shown_waiting:
+            workflow.upsert_memo({"outlast": to_raw(views.pending_summary(state, workflow.now()).to_json())})
         shown = (views.run_state(state), waiting)
-        if shown == self._published or (
-            self._published is None and not waiting and not state.features.search_attributes
-        ):
-            return
-        self._published = shown
-        workflow.upsert_memo({"outlast": to_raw(views.pending_summary(state, workflow.now()).to_json())})
-        if state.features.search_attributes:
+        if state.features.search_attributes and shown != self._shown:
+            self._shown = shown
             cast(Any, workflow).upsert_search_attributes(
                 [
                     AGENT.value_set(state.facts.agent),
@@ -294,6 +293,7 @@ class AgentRun:
                     TOOLS.value_set(views.waiting_tools(state)),
                 ]
             )
+        self._shown_waiting = waiting
 
     # --- messages from outside -----------------------------------------------------------------------------------
 

@@ -47,6 +47,7 @@ class Call(Wire):
         approvals: How often somebody approved it: each approval is good for one execution.
         losses: How often its worker was lost.
         transient: How often it said that nothing happened and it should be tried again.
+        misplaced: How often in a row a worker took it that does not host its agent.
         deps_version: Version of the deps that its execution started with.
         cancelled: Its execution was told to stop, because the run ends.
         counted: It used one of its tool's retries.
@@ -65,6 +66,7 @@ class Call(Wire):
     approved_digest: str | None = None
     losses: int = 0
     transient: int = 0
+    misplaced: int = 0
     deps_version: int = 0
     cancelled: bool = False
     counted: bool = False

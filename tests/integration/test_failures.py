@@ -401,6 +401,33 @@ async def test_an_agent_that_no_worker_has_is_named_with_those_that_there_are(ho
     assert "'support'" in error.message
 
 
+async def test_a_call_that_lands_on_a_worker_without_its_agent_waits_for_another_worker(host: Host) -> None:
+    """As while a release is rolled out; it is not the tool's fault, and uses none of its attempts."""
+    other = Host(host.client)
+    agent = calling([call("add", "a")])
+
+    @agent.tool_plain(task_queue=other.task_queue, attempts=1)
+    def add() -> int:
+        return 1
+
+    queue = other.task_queue
+    await host.serve(agent)
+    await other.serve(Agent(ScriptedModel(["Hi."]), name="another"))
+    run = await host.start("support")
+    with anyio.fail_after(60):
+        while len(activities_scheduled(await run.fetch_history(), "tool:add")) < 2:
+            await anyio.sleep(0.05)
+    await other.close()
+    other = Host(host.client)
+    try:
+        other.task_queue = queue
+        await other.serve(agent)
+        assert (await host.result(run))["output"] == "Done."
+        assert [part["content"] for part in parts(await host.messages(run), "tool-return")] == [1]
+    finally:
+        await other.close()
+
+
 async def test_a_prompt_of_3_mb_is_refused_when_the_run_is_started(host: Host) -> None:
     await host.serve(calling())
     with pytest.raises(RPCError):

@@ -30,7 +30,8 @@ from outlast.workflows.commands import (
     StartCall,
     StartTimer,
 )
-from outlast.workflows.machine import MAX_DELAY_SECONDS
+from outlast.workflows.events import TimerFired
+from outlast.workflows.machine import MAX_DELAY_SECONDS, MAX_MISPLACED
 from outlast.workflows.state import STEP_BYTES, run_state
 from tests.unit.workflows.driving import Driven, call
 
@@ -902,3 +903,32 @@ def test_an_in_process_caller_settles_only_what_waits() -> None:
     assert any(isinstance(command, RequestStep) for command in commands)
     assert [part["content"] for part in run.told] == ["No such tool.", 1]
     assert run.machine.settle("b", Returned(content=2), run.now) == []
+
+
+# --- workers without the agent ---------------------------------------------------------------------------------------
+
+MISPLACED = Transient(error_type="UnknownAgent", message="No agent 'desk'.", retry_after=1, misplaced=True)
+
+
+def test_a_worker_without_the_agent_uses_none_of_the_tools_attempts() -> None:
+    """While a release is rolled out, a call may land on a worker that does not host its agent."""
+    run = Driven()
+    run.plans(call("a", repeatable=False, attempts=1))
+    for _ in range(MAX_MISPLACED):
+        run.ends("a", MISPLACED)
+        [timer] = run.last(StartTimer)
+        run.apply(TimerFired(name=timer.name, at=run.now))
+        assert run.last(StartCall)
+    run.returns("a")
+    assert run.told_about("a")["content"] == "found"
+
+
+def test_an_agent_that_no_worker_hosts_any_more_fails_the_run() -> None:
+    run = Driven()
+    run.plans(call("a"))
+    for _ in range(MAX_MISPLACED):
+        run.ends("a", MISPLACED)
+        [timer] = run.last(StartTimer)
+        run.apply(TimerFired(name=timer.name, at=run.now))
+    run.ends("a", MISPLACED)
+    assert run.last(Fail) == [Fail(error_type="UnknownAgent", message="No agent 'desk'.")]
