@@ -51,7 +51,7 @@ def args_digest(name: str, args: JsonObject) -> str:
     try:
         return call_digest(name, args)
     except ValueError:
-        return hashlib.sha256(f"{name}\0{json.dumps(args, sort_keys=True)}".encode()).hexdigest()
+        return hashlib.sha256(json.dumps([name, args], sort_keys=True).encode()).hexdigest()
 
 
 def find_held(state: RunState, decision: Decision) -> tuple[Call, Held] | DecisionRecord:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -24,8 +25,14 @@ from outlast.workflows.state import Call, RunState, run_state
 PAGE_BYTES = 1024 * 1024
 """Most JSON bytes of a page of messages, unless one message alone is larger."""
 
-MEMO_CALLS = 8
-"""Most calls that the memo names: Temporal warns above 2 KiB."""
+MEMO_BYTES = 1_900
+"""Most JSON bytes of the memo: Temporal warns above 2 KiB."""
+
+DETAILS_BYTES = 18_000
+"""Most bytes of the Markdown on a run's page: Temporal takes 20,000."""
+
+ARGS_BYTES = 4_000
+"""Most bytes of one call's arguments on it."""
 
 DETAIL_BYTES = 512 * 1024
 """Most JSON bytes that waiting calls may show besides their arguments, so that an answer always fits."""
@@ -160,18 +167,22 @@ def context_page(state: RunState) -> RunContextPage:
 def pending_summary(state: RunState, at: datetime) -> PendingSummary:
     """What the memo says: enough to list what waits over many runs without asking any of them."""
     waiting = _waiting(state)
-    calls = [
-        {
+    memo = PendingSummary(agent=state.facts.agent, count=len(waiting), updated_at=at)
+    room = MEMO_BYTES - len(memo.to_json()) - len(',"calls":[]')
+    for call in waiting:
+        named = {
             "tool_call_id": call.tool_call_id,
-            "tool_name": call.tool_name,
+            "tool_name": cut(_one_line(call.tool_name), 64),
             "kind": call.kind,
             "requested_at": call.requested_at.isoformat(timespec="seconds"),
             "digest": call.digest,
-            "summary": cut(call.prompt or summary(call.args), 80),
+            "summary": cut(_one_line(call.prompt or summary(call.args)), 80),
         }
-        for call in waiting[:MEMO_CALLS]
-    ]
-    return PendingSummary(agent=state.facts.agent, count=len(waiting), calls=calls, updated_at=at)
+        room -= parts.size_bytes(named) + 1
+        if room < 0:
+            break
+        memo.calls.append(named)
+    return memo
 
 
 def waiting_tools(state: RunState) -> list[str]:
@@ -207,10 +218,15 @@ def details(state: RunState, workflow_id: str) -> str:
     if state.paused:
         by = f" by {_one_line(state.paused_by)}" if state.paused_by else ""
         head += f". Paused{by}: send the signal `resume` with `{{}}`"
-    lines = [head]
-    for call in _waiting(state):
-        lines += ["", *_call_details(call, workflow_id)]
-    return cut("\n".join(lines), 18_000)
+    text = head
+    waiting = _waiting(state)
+    for shown, call in enumerate(waiting):
+        more = "\n".join(["", "", *_call_details(call, workflow_id)])
+        if len((text + more).encode(errors="replace")) > DETAILS_BYTES:
+            text += f"\n\n{len(waiting) - shown} more wait: the query `pending` shows them all."
+            break
+        text += more
+    return text.encode(errors="replace").decode()
 
 
 def _call_details(call: PendingCall, workflow_id: str) -> list[str]:
@@ -221,8 +237,10 @@ def _call_details(call: PendingCall, workflow_id: str) -> list[str]:
     if reason := call.metadata.get("reason"):
         unknown = " It may or may not have taken effect." if call.metadata.get("effect") == "unknown" else ""
         lines.append(f"{_one_line(str(reason))}.{unknown}")
-    args = json.dumps(call.args, indent=2, ensure_ascii=False)
-    lines += ["", "```json", cut(args, 4_000), "```", ""]
+    args = _INVISIBLE.sub(_escape, json.dumps(call.args, indent=2, ensure_ascii=False))
+    lines += ["", "```json", cut(args, ARGS_BYTES), "```", ""]
+    if len(args.encode(errors="replace")) > ARGS_BYTES:
+        lines += ["**These arguments are cut.** The query `pending` shows them in full.", ""]
     answer: JsonObject = {"tool_call_id": call.tool_call_id}
     if call.kind in ("approval", "unknown_outcome"):
         lines.append("To run it" + (" again" if call.kind == "unknown_outcome" else "") + ":")
@@ -241,4 +259,12 @@ def _command(workflow_id: str, name: str, payload: JsonObject) -> list[str]:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return cut(_INVISIBLE.sub(_escape, " ".join(text.split())), 1_000)
+
+
+# What a person cannot see, or sees in another order than it is, must not hide in what the person approves.
+_INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+
+
+def _escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
