@@ -26,6 +26,9 @@ from outlast.workflows import parts
 from outlast.workflows.events import Decided
 from outlast.workflows.state import STEP_BYTES, Call, Held, RunState
 
+MAX_NAMED = 10
+"""Most waiting calls that a rejection names."""
+
 ARGUMENT_BYTES = MAX_PAYLOAD_BYTES // 4
 """Most JSON bytes of edited arguments: as many as the model may give."""
 
@@ -76,7 +79,9 @@ def find_held(state: RunState, decision: Decision) -> tuple[Call, Held] | Decisi
         )
     if state.ending is not None:
         raise UnknownCall(f"No call waits any more: the run ends with {state.ending.error_type}.")
-    waiting = [waiting_id for waiting_id, other in state.calls.items() if other.held is not None]
+    waiting = [repr(waiting_id) for waiting_id, other in state.calls.items() if other.held is not None]
+    if len(waiting) > MAX_NAMED:
+        waiting[MAX_NAMED:] = [f"and {len(waiting) - MAX_NAMED:,} more"]
     if call is not None:
         raise UnknownCall(
             f"Call {call_id!r} of {call.plan.tool_name!r} does not wait for a decision: it is {call.status}."
@@ -85,7 +90,7 @@ def find_held(state: RunState, decision: Decision) -> tuple[Call, Held] | Decisi
         raise UnknownCall(f"Call {call_id!r} does not wait for a decision: it has its result.")
     raise UnknownCall(
         f"No call {call_id!r} waits in this run. "
-        + (f"These wait: {', '.join(map(repr, waiting))}." if waiting else "No call waits for a decision.")
+        + (f"These wait: {', '.join(waiting)}." if waiting else "No call waits for a decision.")
     )
 
 
