@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import random
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, cast
 
@@ -34,6 +35,7 @@ from outlast.errors import (
     single_cause,
 )
 from outlast.messages import JsonObject
+from outlast.payloads import json_problem
 from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
 from outlast.toolsets.context import RunContext
 from outlast.toolsets.returns import ToolReturn
@@ -43,7 +45,11 @@ RESULT_BYTES = MAX_PAYLOAD_BYTES - 64 * 1024
 """Most JSON bytes of one result: it travels on to the next model request in a payload of the same size."""
 
 MAX_BACKOFF_SECONDS = 60.0
+MAX_WAIT = timedelta(days=365)
 MESSAGE_CHARS = 2_000
+
+METADATA_BYTES = 64 * 1024
+"""Most JSON bytes that a tool may show beside a waiting call."""
 
 _SECRET = re.compile(r"(?i)\b(api[_-]?key|token|password|passwd|secret|authorization|bearer)(\s*[=:]\s*|\s+)(\S{6,})")
 
@@ -93,11 +99,14 @@ async def execute_call(call: Call, ctx: RunContext[Any], offered: StepTools) -> 
         return _raised(call, ctx, tool, deferral)
     if isinstance(checked, Invalid):
         return Retried(content=checked.errors, reason="arguments")
-    before = _dump_deps(call, ctx)
+    try:
+        before = _dump_deps(call, ctx)
+    except (ValueError, TypeError, RecursionError):
+        # Live objects, which stay on this worker.
+        call = replace(call, deps_adapter=None)
+        before = None
     outcome = await _run(call, ctx, offered.toolset, tool, checked.args)
-    if not isinstance(outcome, Transient) and (changed := _changed_deps(before, _dump_deps(call, ctx))):
-        outcome = outcome.model_copy(update={"deps": changed})
-    return outcome
+    return outcome if isinstance(outcome, Transient) else _with_deps(outcome, call, ctx, before)
 
 
 async def _run(
@@ -107,13 +116,23 @@ async def _run(
     try:
         # Not `fail_after`: a TimeoutError of the tool's own is an error like any other, not the tool's timeout.
         with anyio.move_on_after(timeout):
-            return _returned(await toolset.call_tool(call.tool_name, args, ctx, tool))
+            return returned(await toolset.call_tool(call.tool_name, args, ctx, tool))
         return _timed_out(call)
-    except BaseExceptionGroup as group:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         # A task group inside the tool wraps what was raised in it.
-        return _raised(call, ctx, tool, single_cause(group))
-    except (Exception, CallDeferred, ApprovalRequired) as error:
-        return _raised(call, ctx, tool, error)
+        cause = single_cause(error)
+        if isinstance(cause, asyncio.CancelledError):
+            if _cancelled_from_outside():
+                raise cause from None
+            cause = RuntimeError("the tool was cancelled by its own code")
+        return _raised(call, ctx, tool, cause)
+
+
+def _cancelled_from_outside() -> bool:
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _timed_out(call: Call) -> CallOutcome:
@@ -126,42 +145,75 @@ def _timed_out(call: Call) -> CallOutcome:
 def _raised(call: Call, ctx: RunContext[Any], tool: ToolsetTool[Any], error: BaseException) -> CallOutcome:
     match error:
         case ModelRetry():
-            return Retried(content=error.message)
+            return Retried(content=said(error))
         case CallDeferred():
-            return Deferred(wait_for="deferred", metadata=error.metadata)
+            return Deferred(wait_for="deferred", metadata=_metadata(error.metadata))
         case ApprovalRequired():
             schema = tool.tool_def.parameters_json_schema
-            return Deferred(wait_for="approval", metadata=error.metadata, json_schema=schema)
+            return Deferred(wait_for="approval", metadata=_metadata(error.metadata), json_schema=schema)
         case FatalToolError():
-            return Failed(error_type="FatalToolError", message=mask(error.message))
+            return Failed(error_type="FatalToolError", message=mask(said(error)))
         case TransientToolError():
-            wait = error.retry_after or jittered_backoff(call.policy.backoff, ctx.attempt)
-            if call.repeatable:
-                raise AttemptFailed("TransientToolError", mask(error.message), wait) from None
-            return Transient(
-                error_type="TransientToolError", message=mask(error.message), retry_after=wait.total_seconds()
+            wait = (
+                jittered_backoff(call.policy.backoff, ctx.attempt) if error.retry_after is None else error.retry_after
             )
-        case Exception() | BaseExceptionGroup():
+            wait = min(max(wait, timedelta(0)), MAX_WAIT)
+            if call.repeatable:
+                raise AttemptFailed("TransientToolError", mask(said(error)), wait) from None
+            return Transient(
+                error_type="TransientToolError", message=mask(said(error)), retry_after=wait.total_seconds()
+            )
+        case _:
             if call.repeatable:
                 wait = jittered_backoff(call.policy.backoff, ctx.attempt)
-                raise AttemptFailed(type(error).__name__, mask(str(error)), wait) from None
-            return Failed(error_type=type(error).__name__, message=mask(str(error)), known=False)
-        case _:
-            raise error
+                raise AttemptFailed(type(error).__name__, mask(said(error)), wait) from None
+            return Failed(error_type=type(error).__name__, message=mask(said(error)), known=False)
 
 
-def _returned(result: Any) -> CallOutcome:
-    returned = result if isinstance(result, ToolReturn) else ToolReturn(return_value=result)
+def said(error: BaseException) -> str:
+    """The text of an exception, whatever it was made with; half an emoji, which has no UTF-8, reads as `?`."""
+    try:
+        text = str(getattr(error, "message", error))
+    except Exception:
+        text = ""
+    return text.encode(errors="replace").decode() or "no message"
+
+
+def _metadata(metadata: Any) -> JsonObject:
+    """What is shown beside a waiting call. It waits also where its tool gave something that cannot be shown."""
+    try:
+        json = pydantic_core.to_json(metadata, inf_nan_mode="strings")
+        shown: Any = pydantic_core.from_json(json)
+        problem = json_problem(shown)
+        if not isinstance(shown, dict):
+            problem = "is no object"
+        elif len(json) > METADATA_BYTES:
+            problem = f"has {len(json):,} bytes of JSON, and at most {METADATA_BYTES:,} fit"
+    except (ValueError, TypeError, RecursionError) as error:
+        shown, problem = {}, f"cannot be written as JSON: {mask(said(error))}"
+    return cast(JsonObject, shown) if problem is None else {"omitted": f"The metadata that the tool gave {problem}."}
+
+
+def returned(result: Any) -> CallOutcome:
+    """What a result, or a `ToolReturn`, means for its call: the result as JSON, or why there is none."""
+    given = result if isinstance(result, ToolReturn) else ToolReturn(return_value=result)
     try:
         outcome = Returned(
-            content=_to_json(returned.return_value),
-            user_content=returned.content,  # type: ignore[arg-type] - checked by pydantic
-            metadata=_to_json(returned.metadata),
+            content=_to_json(given.return_value),
+            user_content=given.content,  # type: ignore[arg-type] - checked by pydantic
+            metadata=_to_json(given.metadata),
         )
         # Only now is it sure that all of it, to the last nested value, can be written.
-        size = len(outcome.to_json())
+        json = outcome.to_json()
+        size = len(json)
+        if b'"NaN"' in json or b'Infinity"' in json:
+            # They are numbers still, here, and text once this has been on the wire: text it is, on both engines.
+            outcome = Returned.model_validate_json(json)
+        # And read: parsers take neither numbers of 5,000 digits nor 200 levels.
+        if (problem := json_problem(pydantic_core.from_json(json))) is not None:
+            raise ValueError(f"it {problem}")
     except (pydantic_core.PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
-        kind = type(returned.return_value).__name__
+        kind = type(given.return_value).__name__
         problem = mask(str(error).splitlines()[0] if str(error) else type(error).__name__)
         message = f"The tool ran, but its result, a {kind}, cannot be written as JSON: {problem}"
         return Failed(error_type="UnserialisableResult", message=message)
@@ -175,7 +227,7 @@ def _returned(result: Any) -> CallOutcome:
 
 
 def _to_json(value: Any) -> Any:
-    if value is None or isinstance(value, str | bool | int):
+    if value is None or type(value) in (str, bool, int):
         return value
     if inspect.isgenerator(value) or inspect.isasyncgen(value) or inspect.iscoroutine(value):
         raise TypeError(f"it is a {type(value).__name__}; return a list")
@@ -185,14 +237,29 @@ def _to_json(value: Any) -> Any:
 
 
 def _dump_deps(call: Call, ctx: RunContext[Any]) -> Any:
-    return call.deps_adapter.dump_python(ctx.deps, mode="json") if call.deps_adapter is not None else None
+    if call.deps_adapter is None:
+        return None
+    # By the names under which they are read again, and as they will be once they have been on the wire.
+    dumped = call.deps_adapter.dump_python(ctx.deps, mode="json", by_alias=True, warnings=False)
+    return pydantic_core.from_json(pydantic_core.to_json(dumped, inf_nan_mode="strings"))
 
 
-def _changed_deps(before: Any, after: Any) -> JsonObject:
-    if not isinstance(before, dict) or not isinstance(after, dict):
-        return {}
+def _with_deps(outcome: CallOutcome, call: Call, ctx: RunContext[Any], before: Any) -> CallOutcome:
+    """The outcome, with what the tool changed in `deps`; where that cannot be carried back, this is the outcome."""
+    try:
+        after = _dump_deps(call, ctx)
+        problem = json_problem(after)
+    except (ValueError, TypeError, RecursionError) as error:
+        after, problem = None, f"cannot be written as JSON: {mask(said(error))}"
+    if problem is None and after == before:
+        return outcome
+    if problem is None and not isinstance(after, dict):
+        problem = "are no object, so that its changes to them cannot be carried back: make them a model or a dataclass"
+    if problem is not None:
+        return Failed(error_type="InvalidDeps", message=f"The tool ran, but its deps {problem}.")
     old, new = cast(JsonObject, before), cast(JsonObject, after)
-    return {name: value for name, value in new.items() if name not in old or old[name] != value}
+    changed = {name: value for name, value in new.items() if name not in old or old[name] != value}
+    return outcome.model_copy(update={"deps": changed})
 
 
 def jittered_backoff(backoff_seconds: float, attempt: int) -> timedelta:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from outlast.activities.calling import AttemptFailed, Call, execute_call, jittered_backoff, mask
+from outlast.activities.calling import MAX_WAIT, AttemptFailed, Call, execute_call, jittered_backoff, mask, said
 from outlast.activities.conversation import Conversation, ConversationMoved, Conversations
 from outlast.activities.heartbeats import Heartbeats
 from outlast.activities.planning import call_ids, plan_step
@@ -46,7 +47,24 @@ UNKNOWN_AGENT_GRACE = timedelta(seconds=10)
 WORKER_SHUTDOWN = "WorkerShutdown"
 MODEL_BACKOFF_SECONDS = 1.0
 
+_ANY_DEPS: TypeAdapter[Any] = TypeAdapter(Any)
+
 logger = logging.getLogger("outlast.worker")
+
+
+class _CallContext(RunContext[Any]):
+    """The context of a call. Its messages are copies, made when the tool asks for them: few tools do."""
+
+    @property
+    def messages(self) -> list[ModelMessage]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The conversation so far."""
+        if self._copied is None:
+            self._copied = copy.deepcopy(self._shared)
+        return self._copied
+
+    @messages.setter
+    def messages(self, messages: list[ModelMessage]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._shared, self._copied = messages, cast("list[ModelMessage] | None", None)
 
 
 class _RunSource:
@@ -142,11 +160,12 @@ class Activities:
     async def tool(self, argument: RawValue) -> RawValue:
         """The activity `tool:<tool_name>`: one attempt at a call."""
         data = CallInput.model_validate_json(json_bytes(argument))
-        if data.agent not in self.agents and not data.repeatable:
-            # Temporal gives the call one attempt, and nothing has happened yet.
-            nobody = Transient(error_type="UnknownAgent", message=self._unknown(data.agent), retry_after=5)
-            return to_raw(nobody.to_json())
-        agent = self._agent(data.agent)
+        agent = self.agents.get(data.agent)
+        if agent is None:
+            # By a value, since Temporal would count it as one of the tool's own attempts.
+            message = self._unknown(data.agent)
+            misplaced = Transient(error_type="UnknownAgent", message=message, retry_after=1, misplaced=True)
+            return to_raw(misplaced.to_json())
         with self.heartbeats.beating():
             return await _unless_shut_down(self._tool(agent, data))
 
@@ -154,25 +173,17 @@ class Activities:
         if data.approved_digest is not None and data.approved_digest != call_digest(data.tool_name, data.args):
             message = "These are not the arguments that were approved."
             return to_raw(Failed(error_type="DigestMismatch", message=message).to_json())
-        conversation = await self._open(data.run_key, data.position)
-        messages = conversation.messages[: data.position.base]
-        ctx = self._context(agent, data, conversation, messages)
-        info = activity.info()
-        ctx.tool_call_id = data.tool_call_id
-        ctx.tool_name = data.tool_name
-        ctx.tool_call_approved = data.approved
-        ctx.retry = data.retry
-        ctx.max_retries = data.policy.max_retries
-        ctx.attempt = info.attempt + data.losses
-        ctx.idempotency_key = f"{data.run_key}:{data.tool_call_id}"
+        try:
+            ctx, offered = await self._prepared(agent, data)
+        except Exception as error:
+            return self._not_begun(data, error)
         call = Call(
             tool_name=data.tool_name,
             args=data.args,
             policy=data.policy,
             repeatable=data.repeatable,
-            deps_adapter=agent.deps_adapter,
+            deps_adapter=agent.deps_adapter or _ANY_DEPS,
         )
-        offered = await self._tools(agent, conversation, ctx)
         try:
             outcome = await execute_call(call, ctx, offered)
         except AttemptFailed as failure:
@@ -185,6 +196,35 @@ class Activities:
             # The changes to `deps` come on top of a result that fits by itself.
             too_large = Failed(error_type="ResultTooLarge", message=f"The tool ran; its result and deps have {error}.")
             return to_raw(too_large.to_json())
+
+    async def _prepared(self, agent: AgentSpec, data: CallInput) -> tuple[RunContext[Any], StepTools]:
+        """What a call needs before it begins."""
+        conversation = await self._open(data.run_key, data.position)
+        messages = conversation.messages[: data.position.base]
+        ctx = self._context(agent, data, conversation, messages, kind=_CallContext)
+        ctx.tool_call_id = data.tool_call_id
+        ctx.tool_name = data.tool_name
+        ctx.tool_call_approved = data.approved
+        ctx.retry = data.retry
+        ctx.max_retries = data.policy.max_retries
+        ctx.attempt = activity.info().attempt + data.losses
+        ctx.idempotency_key = f"{data.run_key}:{data.tool_call_id}"
+        return ctx, await self._tools(agent, conversation, ctx)
+
+    def _not_begun(self, data: CallInput, error: Exception) -> RawValue:
+        """What it means for a call that it could not even begin: nothing happened, and it may be made again.
+
+        Raises:
+            ApplicationError: The call is repeatable, so Temporal makes it again.
+        """
+        cause = error if isinstance(error, ApplicationError) else None
+        error_type = (cause.type if cause is not None else None) or type(error).__name__
+        message = mask(said(error))
+        if not data.repeatable:
+            wait = jittered_backoff(data.policy.backoff, 1).total_seconds()
+            return to_raw(Transient(error_type=error_type, message=message, retry_after=wait).to_json())
+        non_retryable = cause is not None and cause.non_retryable
+        raise ApplicationError(message, type=error_type, non_retryable=non_retryable) from None
 
     # --- what both need ------------------------------------------------------------------------------------------
 
@@ -219,19 +259,26 @@ class Activities:
         return await conversation.tools.for_step(ctx)
 
     def _context(
-        self, agent: AgentSpec, data: StepInput | CallInput, conversation: Conversation, messages: list[ModelMessage]
+        self,
+        agent: AgentSpec,
+        data: StepInput | CallInput,
+        conversation: Conversation,
+        messages: list[ModelMessage],
+        *,
+        kind: type[RunContext[Any]] = RunContext,
     ) -> RunContext[Any]:
         facts = _facts(conversation)
-        return RunContext(
-            deps=_deps(agent, conversation.deps or DepsVersion()),
+        # Copies of all that may be changed in place: what is cached here is not the tool's.
+        return kind(
+            deps=agent.deps_for(lambda: _deps(agent, conversation.deps or DepsVersion())),
             model=agent.model_for(facts.model),
             usage=data.usage,
-            usage_limits=facts.usage_limits,
-            prompt=_prompt(facts, messages),
+            usage_limits=facts.usage_limits.model_copy(),
+            prompt=copy.deepcopy(_prompt(facts, messages)),
             messages=messages,
             run_step=data.step,
             run_id=activity.info().workflow_id or "",
-            metadata=facts.metadata,
+            metadata=copy.deepcopy(facts.metadata),
             resources=self.resources,
         )
 
@@ -260,7 +307,7 @@ def _facts(conversation: Conversation) -> RunFacts:
 def _deps(agent: AgentSpec, deps: DepsVersion) -> Any:
     """The deps of this one activity: its own objects, so that calls that overlap share nothing by accident."""
     if agent.deps_adapter is None:
-        return deps.value
+        return copy.deepcopy(deps.value)
     try:
         return agent.deps_adapter.validate_json(to_json(deps.value))
     except ValidationError as error:
@@ -309,7 +356,7 @@ def _model_failure(error: Exception, *, attempt: int, attempts: int) -> Applicat
     retryable = not isinstance(error, ProviderError) or error.retryable
     retry_after = jittered_backoff(MODEL_BACKOFF_SECONDS, attempt)
     if isinstance(error, ProviderError) and error.retry_after is not None:
-        retry_after = timedelta(seconds=error.retry_after)
+        retry_after = timedelta(seconds=min(error.retry_after, MAX_WAIT.total_seconds()))
     name = "" if isinstance(error, OutlastError) else f"{type(error).__name__}: "
     given_up = f" (attempt {attempt} of {attempts})" if retryable else ""
     if retryable:

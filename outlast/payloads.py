@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pydantic_core
 from pydantic import JsonValue
@@ -103,12 +103,9 @@ def json_problem(value: JsonValue) -> str | None:
     for _ in range(MAX_DEPTH + 1):
         deeper: list[Any] = []
         for item in level:
-            kind: Any = type(item)
-            if kind is dict:
-                deeper += item.values()
-            elif kind is list:
-                deeper += item
-            elif kind is float and not math.isfinite(item):
+            if isinstance(item, dict | list):
+                deeper += cast("list[Any]", item.values() if isinstance(item, dict) else item)
+            elif isinstance(item, float) and not math.isfinite(item):
                 # JSON has no infinity, but parsers make one of 1e999, and nobody can write it again.
                 return "holds a number that is too large"
         if not deeper:
