@@ -37,7 +37,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from outlast.activities.conversation import Conversations
 from outlast.activities.durable import Activities
 from outlast.activities.spec import AgentSpec
-from outlast.contracts import Features
+from outlast.contracts import MAX_NAME_CHARS, Features
 from outlast.errors import UserError
 from outlast.payloads import lets_raw_values_pass
 from outlast.settings import Settings
@@ -126,13 +126,23 @@ class OutlastPlugin(ClientPlugin, WorkerPlugin):
         client: Client = options["client"]
         _check_converter(client.config(active_config=True)["data_converter"])
         activities, dynamic = _without_dynamic(options.get("activities") or ())
+        if isinstance(dynamic, _Dynamic):
+            # A worker also has the plugins of its client: the one that hosts agents stands for both.
+            if not self._agents:
+                return config
+            if dynamic.hosted.agents:
+                raise UserError(
+                    "This worker has two OutlastPlugins that host agents, and takes one: give all agents to one "
+                    "plugin, and that to the worker. (The plugins of its client are the worker's, too.)"
+                )
+            dynamic = dynamic.users_own
         executor = options.get("activity_executor")
         hosted = Activities(
             agents=self._agents,
             conversations=Conversations(max_bytes=self.settings.conversation_cache_mb * 1024 * 1024),
             features=Features(heartbeat_seconds=self.settings.heartbeat_timeout.total_seconds()),
         )
-        options["activities"] = [*activities, *hosted.definitions(), _dynamic_activity(hosted, dynamic, executor)]
+        options["activities"] = [*activities, *hosted.definitions(), _Dynamic(hosted, dynamic, executor)]
         options["workflows"] = _with_agent_run(options.get("workflows") or ())
         options["workflow_runner"] = _passing_outlast(options.get("workflow_runner"))
         options["unsandboxed_workflow_runner"] = ResultsFirstRunner(
@@ -151,12 +161,17 @@ class OutlastPlugin(ClientPlugin, WorkerPlugin):
         )
         if not options.get("graceful_shutdown_timeout"):
             options["graceful_shutdown_timeout"] = self.settings.shutdown_grace
-        self._hosted = hosted
         return config
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
         """Enters toolsets and resources for as long as the worker runs."""
-        async with self._serving(self._hosted, worker.client):
+        options = cast("dict[str, Any]", worker.config(active_config=True))
+        _, dynamic = _without_dynamic(options.get("activities") or ())
+        if not isinstance(dynamic, _Dynamic) or dynamic.hosted.agents is not self._agents:
+            # Another plugin hosts the agents of this worker.
+            await next(worker)
+            return
+        async with self._serving(dynamic.hosted, worker.client):
             await next(worker)
 
     @asynccontextmanager
@@ -208,6 +223,8 @@ def _by_name(agents: Sequence[Hostable]) -> dict[str, AgentSpec]:
             problems.append(error.message)
             continue
         name = agent.name or ""
+        if len(name) > MAX_NAME_CHARS:
+            problems.append(f"An agent's name has at most {MAX_NAME_CHARS} characters: {name[:40]!r}… has {len(name)}.")
         if name in hosted:
             problems.append(f"Two agents have the name {name!r}: each needs one of its own.")
         hosted[name] = durable
@@ -262,21 +279,23 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-def _dynamic_activity(
-    hosted: Activities, users_own: Callable[..., Any] | None, executor: Any
-) -> Callable[[Sequence[RawValue]], Any]:
+@activity.defn(dynamic=True)
+class _Dynamic:
     """Outlast's dynamic activity, which hands everything that is not outlast's on to the user's own."""
 
-    @activity.defn(dynamic=True)
-    async def dynamic(arguments: Sequence[RawValue]) -> Any:
-        if users_own is None or hosted.handles(activity.info().activity_type):
-            return await hosted.dynamic(arguments)
+    def __init__(self, hosted: Activities, users_own: Callable[..., Any] | None, executor: Any) -> None:
+        self.hosted = hosted
+        self.users_own = users_own
+        self._executor = executor
+
+    async def __call__(self, arguments: Sequence[RawValue]) -> Any:
+        users_own = self.users_own
+        if users_own is None or self.hosted.handles(activity.info().activity_type):
+            return await self.hosted.dynamic(arguments)
         if _is_async(users_own):
             return await users_own(arguments)
-        context = contextvars.copy_context()
-        return await asyncio.get_running_loop().run_in_executor(executor, partial(context.run, users_own, arguments))
-
-    return dynamic
+        run = partial(contextvars.copy_context().run, users_own, arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, run)
 
 
 class _ThreadHeartbeats(Interceptor):
