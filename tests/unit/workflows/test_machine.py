@@ -111,6 +111,16 @@ def test_a_cancelled_run_cancels_its_model_request_and_its_timers() -> None:
     assert run.last(EndCancelled)
 
 
+def test_a_call_that_says_try_again_while_the_run_ends_is_not_tried_again() -> None:
+    run = Driven()
+    run.plans(call("a", on_error="fail_run"), call("b", repeatable=False))
+    run.errs("a")
+    run.ends("b", Transient(error_type="Busy", message="later", retry_after=30))
+    assert not run.last(StartTimer)
+    assert run.last(Fail)
+    assert run.told_about("b")["content"] == "The call was not made: the run ended."
+
+
 def test_a_cancellation_that_the_model_overtakes_makes_no_call() -> None:
     run = Driven()
     run.cancels()

@@ -95,6 +95,7 @@ class Book:
     gated: bool
     denied: bool = False
     starts: int = 0
+    started_at: datetime = START
     approvals: int = 0
     unknown_since: datetime | None = None
     """When its last execution ended without anybody knowing what it did."""
@@ -125,13 +126,16 @@ class Books:
     steers: list[str] = field(default_factory=list)
     planned: int = 0
     results: int = 0
+    deps: JsonObject = field(default_factory=lambda: {"a": 0})
+    changed: dict[str, datetime] = field(default_factory=dict)
+    """When a call last changed a field of the deps."""
     ended: Command | None = None
 
 
 policies = st.builds(
     CallPolicy,
     repeatable=st.sampled_from([None, None, True, False]),
-    attempts=st.integers(1, 3),
+    attempts=st.sampled_from([1, 3, 3]),
     max_retries=st.integers(0, 3),
     on_error=st.sampled_from(["tell_model", "tell_model", "ask", "fail_run"]),
     on_unknown=st.sampled_from(["ask", "ask", "tell_model"]),
@@ -292,6 +296,9 @@ class Run(RuleBasedStateMachine):
             self.books.results += 1
         if isinstance(outcome, Failed) and not outcome.known:
             call.unknown_since = self.now
+        changed = outcome.deps if isinstance(outcome, Returned) else {}
+        conflict = any(self.books.changed.get(name, START) > call.started_at for name in changed)
+        ending = self.state.ending
         self.apply(
             CallEnded(
                 tool_call_id=call.call_id,
@@ -301,6 +308,12 @@ class Run(RuleBasedStateMachine):
                 at=self.tick(),
             )
         )
+        if ending is None:
+            now = self.state.ending
+            assert conflict == (now is not None and now.error_type == "DepsConflict")
+            self.books.changed |= dict.fromkeys(changed, self.now)
+            self.books.deps |= {} if conflict else changed
+            assert self.state.deps.value == self.books.deps
 
     @precondition(lambda self: self.books.running)
     @rule(
@@ -322,7 +335,11 @@ class Run(RuleBasedStateMachine):
             step = (self.books.asking or 0) - 1
             event: Event = StepLost(step=step, reason="old", at=self.tick())
         elif how == "planned":
-            event = StepPlanned(step=(self.books.asking or 0) + 1, plan=data.draw(plans(99)), at=self.tick())
+            event = StepPlanned(
+                step=(self.books.asking or 0) + 1,
+                plan=StepPlan(response={"kind": "response", "parts": []}),
+                at=self.tick(),
+            )
         else:
             call_id = data.draw(st.sampled_from([*self.books.calls, "nobody"]))
             start = self.books.running.get(call_id)
@@ -350,6 +367,10 @@ class Run(RuleBasedStateMachine):
         step = self.state.step
         ids = [*self.books.calls, "nobody", *(f"c{s}-{i}" for s in (step, step + 1) for i in range(3))]
         self.decide(data, data.draw(st.sampled_from(ids)), kind, keep)
+
+    @rule(data=st.data(), kind=st.sampled_from([*DECISIONS]), index=st.integers(0, 2))
+    def somebody_decides_early(self, data: st.DataObject, kind: str, index: int) -> None:
+        self.decide(data, f"c{self.state.step + (self.books.asking is None)}-{index}", kind, keep=True)
 
     @precondition(lambda self: self.books.said)
     @rule(data=st.data(), keep=st.booleans())
@@ -395,7 +416,7 @@ class Run(RuleBasedStateMachine):
 
     @rule(sure=st.integers(0, 4))
     def somebody_cancels(self, sure: int) -> None:
-        if sure == 0:
+        if sure == 0 or self.state.ending is not None:
             self.apply(CancelRequested(at=self.tick()))
             assert self.state.ending is not None or self.state.ended is not None
 
@@ -449,6 +470,7 @@ class Run(RuleBasedStateMachine):
         self.twin = Machine(RunState.model_validate_json(self.written))
         ended, ending, length = self.state.ended, self.state.ending, len(self.state.messages)
         records = [record.model_copy() for record in self.state.decisions]
+        early = len(self.state.early)
         commands = self.machine.apply(event)
         assert self.twin.apply(event) == commands
         self.written = self.state.model_dump_json()
@@ -456,6 +478,7 @@ class Run(RuleBasedStateMachine):
         if ended is not None:
             assert commands == []
         if ending is not None:
+            assert len(self.state.early) <= early
             assert not any(isinstance(c, RequestStep | StartCall | StartTimer | Finish) for c in commands)
         assert self.state.decisions[: len(records)] == records
         for record in self.state.decisions[len(records) :]:
@@ -474,6 +497,7 @@ class Run(RuleBasedStateMachine):
                 assert books.asking is None
                 assert not books.running
                 self.check_position(given.position)
+                assert given.step == books.planned + 1
                 books.asking = given.step
             case StartCall(input=given):
                 self.check_start(command)
@@ -498,6 +522,8 @@ class Run(RuleBasedStateMachine):
                 views.pending_summary(state, START)
                 views.status(state)
             case Finish() | Fail() | EndCancelled():
+                if isinstance(command, Finish):
+                    assert "steer " not in str(state.messages[-1]), "the user's last word was never sent"
                 assert books.asking is None
                 assert not books.running
                 assert not books.timers
@@ -512,6 +538,7 @@ class Run(RuleBasedStateMachine):
         assert not call.denied
         assert given.repeatable == call.repeatable
         call.starts += 1
+        call.started_at = self.now
         assert given.execution == call.starts
         assert call.authorised > 0, "it starts, and nobody said so"
         if not call.repeatable:
@@ -557,6 +584,9 @@ class Run(RuleBasedStateMachine):
         state = self.state
         where = [*(str(r.by) for r in state.decisions), *(e.decision["by"] for e in state.early)]
         where += [by for r in state.rejected for by in re.findall(r"<p\d+>", r.content)]
+        for early in state.early:
+            call_id = early.decision["tool_call_id"]
+            assert call_id in state.calls or call_id not in self.books.calls, "kept for a call that is over"
         found = Counter(where)
         stands = {(record.tool_call_id, record.decision) for record in state.decisions}
         for by, times in self.books.times.items():
@@ -582,7 +612,7 @@ class Run(RuleBasedStateMachine):
         self.serial += 1
         said: JsonObject = {"tool_call_id": call_id, "by": f"<p{self.serial}>"}
         if kind == "approve":
-            digests = ["0" * 64, None]
+            digests = ["0" * 64, None, None]
             if call is not None:
                 digests.append(call_digest(call.plan.tool_name, call.args))
             elif call_id[-1].isdigit():
@@ -674,7 +704,7 @@ class Run(RuleBasedStateMachine):
 
 TestRun = Run.TestCase
 TestRun.settings = settings(
-    max_examples=200,
+    max_examples=400,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
