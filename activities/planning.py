@@ -67,7 +67,7 @@ async def plan_step(
         instructions=await agent.instructions_for(ctx),
     )
     response = await model.request(list(ctx.messages), agent.settings_for(settings_override), parameters)
-    return await plan_response(agent, ctx, tools, _readable(response), used_ids=used_ids, retries=retries)
+    return await plan_response(agent, ctx, tools, response, used_ids=used_ids, retries=retries)
 
 
 async def plan_response(
@@ -82,6 +82,7 @@ async def plan_response(
     """Plan what to do about a response: which calls to make, to hold or to answer at once, and whether the run ends."""
     response = with_unique_ids(response, used_ids=used_ids, step=ctx.run_step)
     response, unfit = _without_unfit_arguments(response)
+    response = _readable(response)
     features = Features(output_retries=agent.output_retries)
     output: PlannedOutput | None = None
     retry: OutputRetry | None = None

@@ -24,6 +24,7 @@ MAX_DEPTH = 100
 """How deep JSON from outside may be nested. Parsers stop at 200 levels, and outlast wraps it in a few of its own."""
 
 _METADATA = {"encoding": b"json/plain"}
+_CONTAINERS = (dict, list)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -103,7 +104,7 @@ def json_problem(value: JsonValue) -> str | None:
     for _ in range(MAX_DEPTH + 1):
         deeper: list[Any] = []
         for item in level:
-            if isinstance(item, dict | list):
+            if isinstance(item, _CONTAINERS):
                 deeper += cast("list[Any]", item.values() if isinstance(item, dict) else item)
             elif isinstance(item, float) and not math.isfinite(item):
                 # JSON has no infinity, but parsers make one of 1e999, and nobody can write it again.
