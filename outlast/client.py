@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json, to_jsonable_python
@@ -214,7 +214,7 @@ class Run:
         payload = {"tool_call_id": tool_call_id, **{key: value for key, value in fields.items() if value is not None}}
         if name == "resolve":
             payload["result"] = fields["result"]
-        update = self._handle.execute_update(name, _raw(payload), result_type=RawValue)
+        update = cast(Any, self._handle).execute_update(name, _raw(payload), result_type=RawValue)
         try:
             answer: RawValue = await asyncio.wait_for(update, ANSWER_TIMEOUT.total_seconds())
         except WorkflowUpdateFailedError as failure:

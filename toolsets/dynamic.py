@@ -34,7 +34,7 @@ class DynamicToolset(AbstractToolset[DepsT]):
         toolset_func: ToolsetFunction,
         *,
         per_run_step: bool = True,
-        id: str | None = None,  # noqa: A002 # the same word as the property
+        id: str | None = None,  # the same word as the property
     ) -> None:
         self.toolset_func = toolset_func
         self.per_run_step = per_run_step

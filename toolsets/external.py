@@ -78,7 +78,7 @@ class ExternalToolset(AbstractToolset[DepsT]):
         self,
         tool_defs: Iterable[ToolDefinition],
         *,
-        id: str | None = None,  # noqa: A002 # the same word as the property
+        id: str | None = None,  # the same word as the property
     ) -> None:
         self._id = id
         self.tool_defs = [variant(tool_def, kind="external") for tool_def in tool_defs]

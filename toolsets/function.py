@@ -43,7 +43,7 @@ class FunctionToolset(AbstractToolset[DepsT]):
         self,
         tools: Sequence[Tool[DepsT] | Callable[..., Any]] = (),
         *,
-        id: str | None = None,  # noqa: A002 # the same word as the property
+        id: str | None = None,  # the same word as the property
         docstring_format: DocstringFormat = "auto",
         require_parameter_descriptions: bool = False,
         schema_generator: type[GenerateJsonSchema] = ToolJsonSchema,

@@ -55,7 +55,8 @@ def test_the_blocks_of_a_page_run_as_written(page: Path, folder: Path, eval_exam
         continues = settings.get("continues") == "yes"
         # D: a page explains itself. F821: what goes on uses names of the block before.
         ignored = ["D", "I001", "T201", *(["F821"] if continues else [])]
-        eval_example.set_config(line_length=120, target_version="py311", ruff_ignore=ignored)
+        target: Any = "py311"
+        eval_example.set_config(line_length=120, target_version=target, ruff_ignore=ignored)
         if settings.get("lint") != "skip":
             (eval_example.format_ruff if eval_example.update_examples else eval_example.lint_ruff)(block)
         if title := settings.get("title"):
