@@ -74,6 +74,14 @@ class _OutputTool:
         except ValueError as error:
             raise InvalidOutput(f"The arguments are not one JSON object: {error}") from None
 
+    def dump(self, value: Any) -> Any:
+        """The output as JSON, under the names by which the type reads it again."""
+        try:
+            return self.adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
+        except pydantic_core.PydanticSerializationError:
+            # An output validator has made something else of it.
+            return pydantic_core.to_jsonable_python(value, by_alias=True)
+
 
 class Output:
     """The output of an agent.
@@ -131,7 +139,7 @@ class Output:
         """
         tool = self._tools[part.tool_name]
         value = await self._validated(ctx, tool.validate(part))
-        return PlannedOutput(value=tool.adapter.dump_python(value, mode="json"), tool_call_id=part.tool_call_id)
+        return PlannedOutput(value=tool.dump(value), tool_call_id=part.tool_call_id, live=value)
 
     async def from_text(self, ctx: RunContext[Any], response: ModelResponse) -> PlannedOutput:
         """The output of a response without calls.
@@ -148,15 +156,9 @@ class Output:
             raise InvalidOutput(f"Plain text responses are not permitted: answer by calling {names}.")
         value = await self._validated(ctx, text)
         if value == text:
-            return PlannedOutput(text=True)
-        return PlannedOutput(value=value if isinstance(value, str) else pydantic_core.to_jsonable_python(value))
-
-    def load(self, output: PlannedOutput, response: ModelResponse) -> Any:
-        """The Python object of an output that was valid."""
-        part = next((call for call in response.tool_calls if call.tool_call_id == output.tool_call_id), None)
-        if part is None:
-            return response.text if output.text else output.value
-        return self._tools[part.tool_name].adapter.validate_json(pydantic_core.to_json(output.value))
+            return PlannedOutput(text=True, live=value)
+        json = value if type(value) is str else pydantic_core.to_jsonable_python(value, by_alias=True)
+        return PlannedOutput(value=json, live=value)
 
     async def _validated(self, ctx: RunContext[Any], value: Any) -> Any:
         for validator in self.validators:

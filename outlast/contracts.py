@@ -434,11 +434,13 @@ class PlannedOutput(Wire):
         text: The output is the response's own text, to the letter, which is not sent twice.
         value: The output otherwise.
         tool_call_id: The call of the output tool that gave it.
+        live: The Python object, for an engine in the process that made it; never sent.
     """
 
     text: bool = False
     value: JsonValue = None
     tool_call_id: str | None = None
+    live: Any = Field(default=None, exclude=True)
 
 
 class OutputRetry(Wire):

@@ -10,30 +10,26 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
-from pydantic_core import to_jsonable_python
 
-from outlast.activities.calling import AttemptFailed, Call, execute_call, jittered_backoff
+from outlast.activities.calling import AttemptFailed, execute_call, jittered_backoff
+from outlast.activities.calling import Call as CallToMake
+from outlast.activities.entering import entering
 from outlast.activities.planning import call_ids, plan_response, plan_step
 from outlast.activities.run_tools import RunTools
 from outlast.activities.spec import AgentSpec
+from outlast.answers import answer, check_answers, decision, outcome, unanswered_calls
 from outlast.contracts import (
-    Approve,
     Decision,
-    Deny,
     PlannedOutput,
-    Retried,
-    Returned,
     RunFacts,
     UsageLimits,
 )
-from outlast.errors import ModelRetry, ProviderError, RunError, UserError, single_cause
+from outlast.errors import ProviderError, RunError, UserError, single_cause
 from outlast.messages import (
     JsonObject,
     ModelMessage,
     ModelResponse,
-    RetryPromptPart,
     ToolCallPart,
-    ToolReturnPart,
     Usage,
     UserContent,
     dump_message,
@@ -41,8 +37,7 @@ from outlast.messages import (
 )
 from outlast.toolsets.abstract import AbstractToolset
 from outlast.toolsets.context import RunContext
-from outlast.toolsets.deferred import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
-from outlast.toolsets.returns import ToolReturn
+from outlast.toolsets.deferred import DeferredToolRequests, DeferredToolResults
 from outlast.workflows import parts
 from outlast.workflows.commands import (
     CancelCall,
@@ -70,7 +65,7 @@ from outlast.workflows.events import (
     TimerFired,
 )
 from outlast.workflows.machine import Machine
-from outlast.workflows.state import RunState
+from outlast.workflows.state import Call, RunState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +112,9 @@ class InProcessRun:
         self._toolset = toolset
         prompt = request.prompt
         self._prompt = prompt if prompt is None or isinstance(prompt, str) else list(prompt)
-        self._tools = RunTools(agent, toolset)
+        self._tools: RunTools
         self._request = request
+        self._answered: dict[str, JsonObject] = {}
         self._machine = Machine(self._open())
         self._messages: list[ModelMessage] = []
         self._scopes: dict[str, anyio.CancelScope] = {}
@@ -130,7 +126,11 @@ class InProcessRun:
     def _open(self) -> RunState:
         request = self._request
         messages = [dump_message(message) for message in request.message_history]
-        if request.prompt is not None:
+        steers: list[JsonObject] = []
+        if request.prompt is not None and request.deferred_tool_results is not None:
+            # The results of the calls come first, in the same request: a model wants them right behind the calls.
+            steers.append(parts.user_prompt(request.prompt))
+        elif request.prompt is not None:
             messages.append(parts.request([parts.user_prompt(request.prompt)]))
         elif not messages:
             raise UserError("There is nothing to ask the model: give a prompt, or a message_history.")
@@ -140,7 +140,7 @@ class InProcessRun:
             usage_limits=request.usage_limits,
             metadata=request.metadata,
         )
-        return RunState(run_key=uuid.uuid4().hex, facts=facts, messages=messages)
+        return RunState(run_key=uuid.uuid4().hex, facts=facts, messages=messages, steers=steers)
 
     async def run(self) -> Ended:
         """Drive the run to its end.
@@ -151,7 +151,8 @@ class InProcessRun:
         """
         async with self._toolset:
             try:
-                async with anyio.create_task_group() as group:
+                async with entering() as enter, anyio.create_task_group() as group:
+                    self._tools = RunTools(self._agent, self._toolset, enter=enter)
                     await self._begin(group)
                     while self._end is None and self._under_way:
                         event = await self._receive.receive()
@@ -170,43 +171,35 @@ class InProcessRun:
             self._refuse_open_calls(history)
             self._execute(self._machine.apply(Started(at=_now())), group)
             return
-        response, unanswered = _unanswered(history)
-        missing = [
-            f"{part.tool_call_id!r} ({part.tool_name})"
-            for part in unanswered
-            if part.tool_call_id not in results.calls and part.tool_call_id not in results.approvals
-        ]
-        if missing or not unanswered:
-            raise UserError(
-                f"deferred_tool_results needs an answer for every call that waits; missing: {', '.join(missing)}."
-                if missing
-                else "deferred_tool_results was given, but the message_history ends without a call that waits."
-            )
+        response, unanswered = unanswered_calls(history)
+        check_answers(results, unanswered)
+        self._answered = results.metadata
         open_calls = response.model_copy(update={"parts": unanswered})
         ctx = self._context(step=1)
-        plan = await plan_response(
-            self._agent, ctx, (await self._tools.for_step(ctx)).tools, open_calls, used_ids=set(), retries={}
-        )
+        offered = await self._tools.for_step(ctx)
+        plan = await plan_response(self._agent, ctx, offered.tools, open_calls, used_ids=set(), retries={})
         for planned in plan.calls:
-            if planned.settled is None:
-                planned.wait_for = "approval" if planned.tool_call_id in results.approvals else "external"
+            answer(planned, results)
         self._execute(self._machine.resume_step(plan, _now()), group)
-        for call_id, answer in results.approvals.items():
-            decided = Decided(decision=_decision(call_id, answer), via="in-process", keep=False, at=_now())
-            self._execute(self._machine.apply(decided), group)
-        for call_id, answer in results.calls.items():
-            if call_id in self._machine.state.calls:
-                self._execute(self._machine.settle(call_id, _outcome(answer), _now()), group)
+        for call_id, approval in results.approvals.items():
+            self._decide(decision(call_id, approval), group)
+        for call_id, result in results.calls.items():
+            self._execute(self._machine.settle(call_id, outcome(call_id, result), _now()), group)
+
+    def _decide(self, decided: Decision, group: TaskGroup) -> None:
+        rejected = len(self._machine.state.rejected)
+        self._execute(self._machine.apply(Decided(decision=decided, via="in-process", keep=False, at=_now())), group)
+        for rejection in self._machine.state.rejected[rejected:]:
+            if self._machine.state.calls[decided.tool_call_id].status != "done":
+                raise UserError(f"deferred_tool_results.approvals[{decided.tool_call_id!r}]: {rejection.message}")
 
     def _refuse_open_calls(self, history: Sequence[ModelMessage]) -> None:
+        _, unanswered = unanswered_calls(history)
+        if unanswered:
+            waiting = ", ".join(f"{part.tool_call_id!r} ({part.tool_name})" for part in unanswered)
+            raise UserError(f"The message_history ends with calls that wait, {waiting}: give deferred_tool_results.")
         if self._request.prompt is None and isinstance(history[-1], ModelResponse):
-            _, unanswered = _unanswered(history)
-            waiting = ", ".join(repr(part.tool_call_id) for part in unanswered)
-            raise UserError(
-                f"The message_history ends with calls that wait ({waiting}): give deferred_tool_results."
-                if waiting
-                else "The message_history ends with a response: give a prompt to go on from it."
-            )
+            raise UserError("The message_history ends with a response: give a prompt to go on from it.")
 
     # --- the engine ----------------------------------------------------------------------------------------------
 
@@ -277,10 +270,11 @@ class InProcessRun:
 
     async def _call(self, command: StartCall) -> Event:
         data = command.input
-        call = Call(tool_name=data.tool_name, args=data.args, policy=data.policy, repeatable=data.repeatable)
+        call = CallToMake(tool_name=data.tool_name, args=data.args, policy=data.policy, repeatable=data.repeatable)
         ctx = self._context(step=data.step)
         ctx.tool_call_id, ctx.tool_name = data.tool_call_id, data.tool_name
         ctx.tool_call_approved = data.approved
+        ctx.tool_call_metadata = self._answered.get(data.tool_call_id, {})
         ctx.retry, ctx.max_retries = data.retry, data.policy.max_retries
         ctx.idempotency_key = f"{data.run_key}:{data.tool_call_id}"
         which: dict[str, Any] = {"tool_call_id": data.tool_call_id, "execution": data.execution}
@@ -326,25 +320,21 @@ class InProcessRun:
         match self._end:
             case Finish():
                 messages = self._sync_messages()
-                return Ended(output=self._load_output(messages), messages=messages, usage=state.usage)
+                assert self._output is not None
+                return Ended(output=self._output.live, messages=messages, usage=state.usage)
             case Fail(error_type=error_type, message=message):
                 raise RunError.by_name.get(error_type, RunError)(message)
             case _:
                 return self._deferred()
-
-    def _load_output(self, messages: list[ModelMessage]) -> Any:
-        assert self._output is not None
-        response = next(message for message in reversed(messages) if isinstance(message, ModelResponse))
-        return self._agent.output.load(self._output, response)
 
     def _deferred(self) -> Ended:
         """Nothing runs, and calls wait: that is how far a run in this process can go."""
         state = self._machine.state
         held = [call for call in state.calls.values() if call.held is not None]
         if not self._agent.output.allows_deferred:
-            names = ", ".join(dict.fromkeys(repr(call.plan.tool_name) for call in held))
+            names = ", ".join(dict.fromkeys(_why(call) for call in held))
             raise UserError(
-                f"Calls of {names} wait for a decision or a result from outside. Put DeferredToolRequests into the "
+                f"Calls wait for a decision or a result from outside: {names}. Put DeferredToolRequests into the "
                 f"agent's output_type to get them as the output, or run the agent durably, where they wait."
             )
         waiting: dict[str, list[ToolCallPart]] = {"approval": [], "other": []}
@@ -357,10 +347,18 @@ class InProcessRun:
                 metadata[call.plan.tool_call_id] = call.held.metadata
         messages = list(self._sync_messages())
         done = [part for call in state.calls.values() for part in call.parts]
+        done += [parts.user_prompt(call.user_content) for call in state.calls.values() if call.user_content]
         if done:
             messages += load_messages([parts.request(done)])
         output = DeferredToolRequests(calls=waiting["other"], approvals=waiting["approval"], metadata=metadata)
         return Ended(output=output, messages=messages, usage=state.usage)
+
+
+def _why(call: Call) -> str:
+    assert call.held is not None
+    known = call.held.metadata
+    reason = known.get("reason") or (f"invalid arguments, {known['invalid']}" if "invalid" in known else None)
+    return repr(call.plan.tool_name) + (f" ({reason})" if reason else "")
 
 
 def _now() -> datetime:
@@ -379,44 +377,3 @@ def _cancelled(command: Command) -> Event:
             return TimerFired(name="cancelled", at=_now())
         case _:
             raise AssertionError(f"nothing runs for {command!r}")
-
-
-def _unanswered(history: Sequence[ModelMessage]) -> tuple[ModelResponse, list[ToolCallPart]]:
-    """The last response, and those of its calls that have no result yet."""
-    answered: set[str] = set()
-    for message in reversed(history):
-        if isinstance(message, ModelResponse):
-            return message, [part for part in message.tool_calls if part.tool_call_id not in answered]
-        answered |= {part.tool_call_id for part in message.parts if isinstance(part, ToolReturnPart | RetryPromptPart)}
-    return ModelResponse(parts=[]), []
-
-
-def _decision(call_id: str, answer: Any) -> Decision:
-    match answer:
-        case True:
-            return Approve(tool_call_id=call_id)
-        case False:
-            return Deny(tool_call_id=call_id)
-        case ToolApproved(override_args=override_args):
-            return Approve(tool_call_id=call_id, override_args=override_args)
-        case ToolDenied(message=message):
-            return Deny(tool_call_id=call_id, message=message)
-        case _:
-            raise UserError(
-                f"deferred_tool_results.approvals[{call_id!r}] is True, False, ToolApproved or ToolDenied, "
-                f"got {answer!r}."
-            )
-
-
-def _outcome(answer: Any) -> Returned | Retried:
-    match answer:
-        case ModelRetry():
-            return Retried(content=answer.message)
-        case ToolReturn():
-            return Returned(
-                content=to_jsonable_python(answer.return_value),
-                user_content=answer.content,  # type: ignore[arg-type] - checked by pydantic
-                metadata=to_jsonable_python(answer.metadata),
-            )
-        case _:
-            return Returned(content=to_jsonable_python(answer))

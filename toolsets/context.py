@@ -43,6 +43,7 @@ class RunContext(Generic[DepsT]):
         tool_call_id: ID of the call, unique within the run; None outside of a call.
         tool_name: Name as the model called it; None outside of a call.
         tool_call_approved: A person approved this call.
+        tool_call_metadata: What `DeferredToolResults.metadata` says of this call; in-process only.
         attempt: Number of this attempt at the call, from 1.
         idempotency_key: The same on every attempt at a call, different for every call of every run.
         resources: Live things of this worker, made when it started.
@@ -62,6 +63,7 @@ class RunContext(Generic[DepsT]):
     tool_call_id: str | None = None
     tool_name: str | None = None
     tool_call_approved: bool = False
+    tool_call_metadata: JsonObject = field(default_factory=dict[str, Any])
     attempt: int = 1
     idempotency_key: str | None = None
     resources: Any = None

@@ -10,7 +10,8 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from itertools import groupby
+from typing import Any, cast
 
 import pydantic_core
 from pydantic import BaseModel, ConfigDict
@@ -68,20 +69,21 @@ def chat_messages(messages: list[ModelMessage], *, instructions: str | None, pro
     chat: list[JsonObject] = []
     if instructions:
         chat.append({"role": "system", "content": instructions})
-    for message in messages:
-        if isinstance(message, ModelRequest):
-            chat.extend(_request_messages(message))
+    for are_requests, run in groupby(messages, lambda message: isinstance(message, ModelRequest)):
+        if are_requests:
+            # One after the other where the calls of one response were answered at different times.
+            chat.extend(_request_messages([part for message in run for part in message.parts]))
         else:
-            chat.append(_assistant_message(message, provider_name))
+            chat.extend(_assistant_message(message, provider_name) for message in cast("Iterator[ModelResponse]", run))
     return chat
 
 
-def _request_messages(request: ModelRequest) -> Iterator[JsonObject]:
+def _request_messages(parts: list[Any]) -> Iterator[JsonObject]:
     # The format wants the results right behind the calls, and everything else after them.
-    for part in request.parts:
+    for part in parts:
         if isinstance(part, ToolReturnPart) or (isinstance(part, RetryPromptPart) and part.tool_name is not None):
             yield {"role": "tool", "tool_call_id": part.tool_call_id, "content": part.model_response_str()}
-    for part in request.parts:
+    for part in parts:
         if isinstance(part, SystemPromptPart):
             yield {"role": "system", "content": part.content}
         elif isinstance(part, UserPromptPart):

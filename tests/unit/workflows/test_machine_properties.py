@@ -376,6 +376,21 @@ class Run(RuleBasedStateMachine):
         waiting = [pending.tool_call_id for pending in views.pending(self.state)]
         self.decide(data, data.draw(st.sampled_from(waiting)), kind, keep)
 
+    @precondition(lambda self: any(pending.kind != "external" for pending in views.pending(self.state)))
+    @rule(data=st.data(), keep=st.booleans(), digest=st.sampled_from(["as shown", "as shown", "of the call", None]))
+    def somebody_approves(self, data: st.DataObject, keep: bool, digest: str | None) -> None:
+        waiting = [pending for pending in views.pending(self.state) if pending.kind != "external"]
+        pending = data.draw(st.sampled_from(waiting))
+        if digest is not None:
+            digest = pending.digest if digest == "as shown" else call_digest(pending.tool_name, pending.args)
+        self.serial += 1
+        self.say(Approve(tool_call_id=pending.tool_call_id, digest=digest, by=f"<p{self.serial}>"), keep)
+
+    @precondition(lambda self: self.state.ending is not None and self.state.ended is None)
+    @rule()
+    def somebody_cancels_a_run_that_ends(self) -> None:
+        self.apply(CancelRequested(at=self.tick()))
+
     @while_open
     @rule(data=st.data(), kind=st.sampled_from([*DECISIONS]), keep=st.booleans())
     def somebody_decides_on_any_call(self, data: st.DataObject, kind: str, keep: bool) -> None:
@@ -416,7 +431,7 @@ class Run(RuleBasedStateMachine):
                 self.apply(Refused(name="deny", error_type="InvalidDecision", message="m", content="{", at=at))
                 assert len(self.state.rejected) == count + 1
             case "cancel":
-                if self.state.ending is not None or data.draw(st.integers(0, 3)) == 3:
+                if self.state.ending is not None or data.draw(st.sampled_from([False, False, True])):
                     self.apply(CancelRequested(at=at))
                     assert self.state.ending is not None
             case _:
@@ -733,7 +748,7 @@ class Run(RuleBasedStateMachine):
 
 TestRun = Run.TestCase
 TestRun.settings = settings(
-    max_examples=300,
+    max_examples=350,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
