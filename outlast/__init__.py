@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from outlast.late import late_names
 
 if TYPE_CHECKING:
     from outlast.agent import Agent, AgentRunResult
@@ -58,8 +59,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Public names are imported when they are first used. So whoever needs one room of outlast loads only that: a Temporal
-# workflow in a sandbox does not pull in the models, and a program that only runs agents in-process no Temporal.
 _HOMES = {
     "outlast.agent": ("Agent", "AgentRunResult"),
     "outlast.client": ("Client",),
@@ -111,21 +110,7 @@ _HOMES = {
     "outlast.toolsets.tool": ("Tool",),
     "outlast.toolsets.wrapper": ("WrapperToolset",),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'outlast' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
+__getattr__, __dir__ = late_names(__name__, _HOMES)
 
 __all__ = (
     "AbstractToolset",

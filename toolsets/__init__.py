@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from outlast.late import late_names
 
 if TYPE_CHECKING:
     from outlast.toolsets.abstract import AbstractToolset, ArgsValidator, ToolsetTool
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from outlast.toolsets.validation import Invalid, Valid, validate_args
     from outlast.toolsets.wrapper import RewritingToolset, WrapperToolset
 
-# Imported when first used: a workflow in a sandbox checks edited arguments by a schema, and needs nothing else of here.
 _HOMES = {
     "outlast.toolsets.abstract": (
         "AbstractToolset",
@@ -69,21 +69,7 @@ _HOMES = {
         "WrapperToolset",
     ),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'outlast.toolsets' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
+__getattr__, __dir__ = late_names(__name__, _HOMES)
 
 __all__ = (
     "AbstractToolset",
