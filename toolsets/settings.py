@@ -25,7 +25,6 @@ ArgsValidatorFunction: TypeAlias = Callable[..., Awaitable[None] | None]
 PrepareFunction: TypeAlias = Callable[
     [RunContext[Any], ToolDefinition], ToolDefinition | Awaitable[ToolDefinition | None] | None
 ]
-ReconcileFunction: TypeAlias = Callable[..., Any]
 RepairFunction: TypeAlias = Callable[[JsonObject], JsonObject]
 
 
@@ -39,7 +38,6 @@ class ToolOptions(TypedDict, total=False):
     backoff: Duration | None
     on_error: OnError | None
     on_unknown: OnUnknown | None
-    reconcile: ReconcileFunction | None
     requires_approval: bool | None
     approval: Approval | None
     sequential: bool | None
@@ -65,7 +63,6 @@ class ToolSettings:
         on_error: After the last attempt: `tell_model` (default), `fail_run`, or `ask` a person.
         on_unknown: When a call that is not repeatable may or may not have taken effect: `ask` (default) a person,
             or `tell_model`.
-        reconcile: Asked, before `on_unknown`, whether the effect of such a call happened.
         requires_approval: A person approves every call.
         approval: What that person is shown; implies `requires_approval`.
         sequential: Runs alone, not beside other calls of its step.
@@ -88,7 +85,6 @@ class ToolSettings:
     backoff: Duration | None = None
     on_error: OnError | None = None
     on_unknown: OnUnknown | None = None
-    reconcile: ReconcileFunction | None = None
     requires_approval: bool | None = None
     approval: Approval | None = None
     sequential: bool | None = None

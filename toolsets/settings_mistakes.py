@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ("settings_problems", "unknown_option")
 
-_FUNCTIONS = ("reconcile", "args_validator", "prepare", "repair")
+_FUNCTIONS = ("args_validator", "prepare", "repair")
 _FLAGS = ("repeatable", "requires_approval", "sequential", "local", "strict")
 _OTHER_NAMES = {"retries": "max_retries", "function_timeout": "timeout", "idempotent": "repeatable"}
 
