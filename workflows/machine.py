@@ -80,8 +80,9 @@ MAX_LOSSES = 5
 MAX_MISPLACED = 10
 """How often, a second apart, workers that do not host a call's agent may take it: another is being deployed."""
 
-MAX_PARALLEL_CALLS = 100
-"""Most calls of one run under way at once: Temporal allows 2,000 pending activities for a workflow."""
+MAX_PARALLEL_CALLS = 40
+"""Most calls of one run under way at once. The server fails a workflow task during which more than 100 events arrive,
+and makes it again; each call that ends brings two."""
 
 MAX_DELAY_SECONDS = 365 * 24 * 3600
 """Longest time that a call may ask to be tried again after."""

@@ -229,7 +229,8 @@ class AgentRun:
             argument = to_raw(data.to_json())
             summary = views.cut(views.summary(data.args), SUMMARY_BYTES)
             result: RawValue
-            if data.policy.local:
+            # One that a person approved must not be repeated, as a local activity is when its worker dies.
+            if data.policy.local and data.repeatable:
                 result = await workflow.execute_local_activity(
                     f"tool:{data.tool_name}",
                     argument,
