@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 
@@ -16,10 +16,9 @@ from temporalio.worker import Replayer, Worker
 from outlast.agent import Agent
 from outlast.plugin import OutlastPlugin
 from outlast.settings import Settings
+from tests.asking import PATIENCE, query_until
 from tests.histories import assert_healthy
 from tests.strict import SandboxedAgentRun, strict_runner
-
-PATIENCE = 60
 
 
 class Host:
@@ -84,17 +83,11 @@ class Host:
 
     async def pending(self, run: WorkflowHandle[Any, Any], count: int = 1) -> list[dict[str, Any]]:
         """The calls that wait, once there are so many of them."""
-        with anyio.fail_after(PATIENCE):
-            while len(calls := await run.query("pending")) != count:
-                await anyio.sleep(0.05)
-        return calls
+        return await query_until(run, "pending", lambda calls: len(calls) == count)
 
-    async def until(self, run: WorkflowHandle[Any, Any], condition: Any) -> dict[str, Any]:
+    async def until(self, run: WorkflowHandle[Any, Any], condition: Callable[[Any], Any]) -> dict[str, Any]:
         """The status of a run, once it fulfils a condition."""
-        with anyio.fail_after(PATIENCE):
-            while not condition(status := await run.query("status")):
-                await anyio.sleep(0.05)
-        return status
+        return await query_until(run, "status", condition)
 
     async def messages(self, run: WorkflowHandle[Any, Any]) -> list[dict[str, Any]]:
         """The conversation of a run."""

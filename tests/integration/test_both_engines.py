@@ -59,8 +59,10 @@ from outlast import (
 )
 from outlast.messages import Usage, dump_message, load_messages
 from outlast.models.function import AgentInfo
+from tests.asking import PATIENCE
+from tests.calls import call
 from tests.histories import assert_healthy
-from tests.integration.conftest import PATIENCE, Host, parts
+from tests.integration.conftest import Host, parts
 
 AnyAgent = Agent[Any, Any]
 
@@ -151,10 +153,6 @@ def _shown(messages: list[ModelMessage]) -> list[dict[str, Any]]:
 @pytest.fixture
 def engines(host: Host) -> Engines:
     return Engines(host)
-
-
-def call(tool_name: str, tool_call_id: str = "", /, **args: Any) -> ToolCallPart:
-    return ToolCallPart(tool_name=tool_name, args=args, tool_call_id=tool_call_id)
 
 
 def scripted(*lines: Any, **options: Any) -> AnyAgent:

@@ -25,9 +25,8 @@ from outlast.settings import Settings
 from outlast.toolsets.definition import ToolDefinition
 from outlast.toolsets.external import ExternalToolset
 from outlast.worker import build_worker
+from tests.asking import PATIENCE, query_until
 from tests.histories import assert_healthy
-
-PATIENCE = 90
 
 
 def shop_agent() -> Agent[Any, str]:
@@ -109,9 +108,7 @@ class Shell:
     async def waiting(self, prompt: str) -> tuple[str, str]:
         """Start a run and wait until its call waits; their IDs."""
         run_id = await self.start(prompt)
-        with anyio.fail_after(PATIENCE):
-            while not (calls := await self.client.get_workflow_handle(run_id).query("pending")):
-                await anyio.sleep(0.05)
+        calls = await query_until(self.client.get_workflow_handle(run_id), "pending", bool)
         return run_id, calls[0]["tool_call_id"]
 
     async def listed(self, run_id: str) -> None:

@@ -26,12 +26,9 @@ from outlast import (
 )
 from outlast.client import Client
 from outlast.errors import InvalidInput, ProviderError
+from tests.calls import call
 from tests.histories import activities_scheduled
 from tests.integration.conftest import Host, parts
-
-
-def call(tool_name: str, tool_call_id: str = "", /, **args: Any) -> ToolCallPart:
-    return ToolCallPart(tool_name=tool_name, args=args, tool_call_id=tool_call_id)
 
 
 def calling(*responses: Any, **options: Any) -> Agent[Any, Any]:

@@ -40,13 +40,11 @@ from outlast import (
 from outlast.payloads import to_raw
 from outlast.plugin import OutlastPlugin
 from outlast.settings import Settings
-from tests.integration.conftest import PATIENCE, Host, parts
+from tests.asking import PATIENCE
+from tests.calls import call
+from tests.integration.conftest import Host, parts
 
 HALF_AN_EMOJI = "\ud83d"
-
-
-def call(tool_name: str, tool_call_id: str = "", /, **args: Any) -> ToolCallPart:
-    return ToolCallPart(tool_name=tool_name, args=args, tool_call_id=tool_call_id)
 
 
 def paying(*responses: Any, **options: Any) -> Agent[Any, Any]:
@@ -188,6 +186,20 @@ async def test_the_commands_on_a_runs_page_can_be_copied_whatever_its_id(host: H
     assert f"""--workflow-id 'it'"'"'s; rm -rf ~ {run_id[-8:]}' --name approve""" in page
     await run.signal("deny", {"tool_call_id": "a"})
     await host.result(run)
+
+
+async def test_a_step_with_very_many_calls_fails_no_workflow_task(host: Host) -> None:
+    """The server fails a workflow task during which more than 100 events arrive; so not all calls start at once."""
+    agent = Agent(ScriptedModel([[call("look", f"c{i}", amount=i) for i in range(120)], "Done."]), name="support")
+
+    @agent.tool_plain
+    async def look(amount: int) -> int:
+        return amount
+
+    await host.serve(agent)
+    run = await host.start("support", usage_limits={"requests": 2})
+    await host.result(run)
+    assert [part["content"] for part in parts(await host.messages(run), "tool-return")] == list(range(120))
 
 
 async def test_of_an_approval_and_a_denial_at_once_exactly_one_stands(host: Host) -> None:

@@ -22,13 +22,13 @@ from temporalio.client import Client
 from outlast.server import EmbeddedServer, find_temporal
 from outlast.settings import Settings
 from outlast.worker import build_worker
+from tests.asking import PATIENCE, query_until
 from tests.histories import assert_healthy
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 PROMPT = "Ada wants a refund of order 1042."
 ANSWER = "Sorry about the headphones, Ada. Refunded 1999 cents of order 1042."
-PATIENCE = 90
 
 
 def block(language: str, containing: str) -> str:
@@ -58,9 +58,7 @@ class Shop:
         return text.replace('task_queue="outlast"', f'task_queue="{self.task_queue}"')
 
     async def waits(self) -> None:
-        with anyio.fail_after(PATIENCE):
-            while not await self.client.get_workflow_handle(self.run_id).query("pending"):
-                await anyio.sleep(0.05)
+        await query_until(self.client.get_workflow_handle(self.run_id), "pending", bool)
 
 
 @pytest.fixture

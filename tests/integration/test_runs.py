@@ -20,16 +20,12 @@ from outlast import (
     RunContext,
     ScriptedModel,
     TextPart,
-    ToolCallPart,
     ToolDefinition,
 )
 from outlast.toolsets.external import ExternalToolset
+from tests.calls import call
 from tests.histories import activities_scheduled
 from tests.integration.conftest import Host, parts
-
-
-def call(tool_name: str, tool_call_id: str = "", /, **args: Any) -> ToolCallPart:
-    return ToolCallPart(tool_name=tool_name, args=args, tool_call_id=tool_call_id)
 
 
 def refunding(*responses: Any) -> Agent[Any, Any]:
@@ -421,3 +417,32 @@ async def test_an_early_decision_is_kept_for_its_call(host: Host, tmp_path: Path
     await run.signal("deny", {"tool_call_id": "b"})
     await host.result(run)
     assert activities_scheduled(await run.fetch_history(), "tool:refund") == []
+
+
+async def test_a_local_tool_runs_inside_the_workflows_own_worker(host: Host) -> None:
+    """It schedules no activity; and where it asks for an approval, what was approved runs as an activity."""
+    agent = Agent(ScriptedModel([[call("add", "a", x=1), call("ask", "b")], "Done."]), name="support")
+    tries: list[int] = []
+
+    @agent.tool_plain(local=True, backoff=0.01)
+    def add(x: int) -> int:
+        tries.append(x)
+        if len(tries) < 2:
+            raise ConnectionError("busy")
+        return x + 1
+
+    @agent.tool(local=True)
+    def ask(ctx: RunContext[Any]) -> str:
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired
+        return "asked"
+
+    await host.serve(agent)
+    run = await host.start("support")
+    await host.pending(run)
+    await run.signal("approve", {"tool_call_id": "b"})
+    await host.result(run)
+    assert [part["content"] for part in parts(await host.messages(run), "tool-return")] == [2, "asked"]
+    history = await run.fetch_history()
+    assert activities_scheduled(history, "tool:add") == []
+    assert activities_scheduled(history, "tool:ask") == ["call:b"]

@@ -18,20 +18,18 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.worker import Worker
 
 import outlast
-from outlast import Agent, RunContext, ScriptedModel, ToolCallPart, TransientToolError
+from outlast import Agent, RunContext, ScriptedModel, TransientToolError
 from outlast.plugin import OutlastPlugin
 from outlast.server import EmbeddedServer
 from outlast.settings import Settings
+from tests.asking import query_until
+from tests.calls import call
 
 Scenario = Callable[[Client, str], Awaitable[WorkflowHandle[Any, Any]]]
 
 
 class Deps(BaseModel):
     seen: int = 0
-
-
-def call(tool_name: str, tool_call_id: str = "", /, **args: Any) -> ToolCallPart:
-    return ToolCallPart(tool_name=tool_name, args=args, tool_call_id=tool_call_id)
 
 
 def agent(name: str, *responses: Any) -> Agent[Any, Any]:
@@ -87,8 +85,7 @@ async def start(client: Client, name: str, **fields: Any) -> WorkflowHandle[Any,
 
 
 async def waiting(run: WorkflowHandle[Any, Any], count: int) -> None:
-    while len(await run.query("pending")) != count:
-        await asyncio.sleep(0.05)
+    await query_until(run, "pending", lambda calls: len(calls) == count)
 
 
 async def plain(client: Client) -> WorkflowHandle[Any, Any]:

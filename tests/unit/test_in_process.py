@@ -31,7 +31,6 @@ from outlast import (
     ScriptedModel,
     TextPart,
     ToolApproved,
-    ToolCallPart,
     ToolDefinition,
     ToolDenied,
     ToolReturn,
@@ -47,12 +46,9 @@ from outlast import (
 from outlast.messages import Usage
 from outlast.models.chat import chat_messages
 from outlast.models.function import AgentInfo
+from tests.calls import call
 
 EXTERNAL = ExternalToolset([ToolDefinition("ring", {"type": "object", "properties": {"n": {"type": "integer"}}})])
-
-
-def call(tool_name: str, tool_call_id: str, /, **args: Any) -> ToolCallPart:
-    return ToolCallPart(tool_name, args, tool_call_id)
 
 
 def shop(*lines: Any) -> Agent[Any, Any]:
