@@ -11,14 +11,14 @@ import anyio
 import pytest
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
-from temporalio.worker import Replayer, Worker
+from temporalio.worker import Worker
 
 from outlast.agent import Agent
 from outlast.plugin import OutlastPlugin
 from outlast.settings import Settings
 from tests.asking import PATIENCE, query_until
 from tests.histories import assert_healthy
-from tests.strict import SandboxedAgentRun, strict_runner
+from tests.strict import assert_replays_in_sandbox
 
 
 class Host:
@@ -103,8 +103,7 @@ class Host:
         """Stop the workers, and check every history: no failed task, and it replays, also in the strict sandbox."""
         await self._stack.aclose()
         for run in self.runs:
-            history = await assert_healthy(run)
-            await Replayer(workflows=[SandboxedAgentRun], workflow_runner=strict_runner()).replay_workflow(history)
+            await assert_replays_in_sandbox(await assert_healthy(run))
 
 
 @pytest.fixture

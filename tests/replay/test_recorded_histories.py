@@ -11,7 +11,7 @@ from temporalio.worker import Replayer
 from outlast.plugin import OutlastPlugin
 from outlast.workflows.run import AgentRun
 from tests.replay.record import SCENARIOS
-from tests.strict import SandboxedAgentRun, strict_runner
+from tests.strict import assert_replays_in_sandbox
 
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*/*.json"))
 
@@ -27,7 +27,7 @@ async def test_a_recorded_history_replays(path: Path) -> None:
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 async def test_a_recorded_history_replays_in_the_strict_sandbox(path: Path) -> None:
-    await Replayer(workflows=[SandboxedAgentRun], workflow_runner=strict_runner()).replay_workflow(load(path))
+    await assert_replays_in_sandbox(load(path))
 
 
 def test_every_release_has_a_history_of_every_scenario() -> None:
