@@ -73,7 +73,7 @@ async def run_worker(
         agents: What to host.
         resources: Makes the worker's live things; see `OutlastPlugin`.
         settings: By default read from the environment and `.env`.
-        on_ready: Called when the worker listens.
+        on_ready: Called when the worker listens; by default the log says so.
     """
     settings = settings or Settings()
     stop = asyncio.Event()
@@ -82,10 +82,11 @@ async def run_worker(
         loop.add_signal_handler(number, stop.set)
     try:
         async with build_worker(client, agents, resources=resources, settings=settings):
-            names = ", ".join(repr(agent.name) for agent in agents)
-            logger.info("Listening on task queue %r with the agents %s.", settings.task_queue, names)
             if on_ready is not None:
                 on_ready()
+            else:
+                names = ", ".join(repr(agent.name) for agent in agents)
+                logger.info("Listening on task queue %r with the agents %s.", settings.task_queue, names)
             await stop.wait()
             grace = settings.shutdown_grace.total_seconds()
             logger.info("Draining: running calls have %g s to finish.", grace)

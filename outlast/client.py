@@ -441,7 +441,8 @@ def _rejection(failure: WorkflowUpdateFailedError) -> Exception:
 def explain_rpc(error: RPCError, run_id: str) -> Exception:
     """What a refusal of the server means, in outlast's own errors."""
     match error.status:
-        case RPCStatusCode.NOT_FOUND if "already completed" in error.message:  # the server has no other sign for it
+        # The server has no other sign for it; the second is of an update that was on its way when the run ended.
+        case RPCStatusCode.NOT_FOUND if "already completed" in error.message or "closing workflow" in error.message:
             return UnknownRun(f"The run {run_id!r} has ended: nothing of it waits any more.")
         case RPCStatusCode.NOT_FOUND:
             return UnknownRun(f"There is no run {run_id!r} in this namespace. `outlast pending` lists those that wait.")

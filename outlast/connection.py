@@ -105,7 +105,7 @@ async def _explain(target: str, seconds: float) -> str:
             await (await anyio.connect_tcp(host.strip("[]"), int(port))).aclose()
     except (OSError, TimeoutError):
         return (
-            f"No Temporal server answers at {target}. Start one with `temporal server start-dev` "
+            f"No Temporal server answers at {target}. Start one with `outlast dev APP` "
             '(pip install "outlast[server]" brings it), or say where it is with TEMPORAL_ADDRESS.'
         )
     return (

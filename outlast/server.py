@@ -236,6 +236,11 @@ class EmbeddedServer:
             await self.kill()
         self._close_files()
 
+    async def ended(self) -> None:
+        """Wait until the server's process has ended, by itself or by `stop` or `kill`."""
+        if self._process is not None:
+            await self._process.wait()
+
     async def kill(self) -> None:
         """End the server as a crash would, with SIGKILL. `start()` brings it back on the same ports and state."""
         process, self._process = self._process, None

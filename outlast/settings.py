@@ -62,6 +62,9 @@ class Settings(BaseSettings):
     conversation_cache_mb: int = Field(default=256, ge=0)
     """Memory for conversations on one worker. 0 switches the cache off: each step then asks the run."""
 
+    log_format: Literal["auto", "text", "json"] = "auto"
+    """`auto` is readable on a terminal and JSON Lines elsewhere."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @classmethod

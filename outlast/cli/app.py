@@ -14,19 +14,21 @@ from temporalio.service import __version__ as temporal_version
 from outlast import __version__
 from outlast.cli.deciding import approve, deny, resolve, retry
 from outlast.cli.demo import demo
+from outlast.cli.dev import dev
 from outlast.cli.exit_code import ExitCode, exit_code
 from outlast.cli.inbox import pending
 from outlast.cli.running import run
 from outlast.cli.screen import Screen
 from outlast.cli.serving import worker
 from outlast.cli.steering import cancel, pause, resume, steer
+from outlast.cli.tools import tools
 from outlast.client import explain_rpc
 from outlast.errors import OutlastError
 
 __all__ = ("command_line", "main")
 
 _VERBS = {
-    Group("Run agents", sort_key=1): (demo, worker, run),
+    Group("Run agents", sort_key=1): (demo, dev, worker, run, tools),
     Group("Decide", sort_key=2): (pending, approve, deny, resolve, retry),
     Group("Control a run", sort_key=3): (steer, pause, resume, cancel),
 }

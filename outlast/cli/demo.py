@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import sys
-import sysconfig
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,11 +20,12 @@ from outlast.cli.deciding import decide
 from outlast.cli.following import CallEnded, CallStarted, Waiting, follow
 from outlast.cli.looking import look_at
 from outlast.cli.options import Json
+from outlast.cli.program import program, short
 from outlast.cli.rendering import call_line
 from outlast.cli.running import ask_about, waiting_text
 from outlast.cli.screen import Labelled, Screen, whole
 from outlast.cli.telling import call_ended, call_started
-from outlast.cli.worker_process import WorkerProcess
+from outlast.cli.worker_process import WorkerProcess, worker_environment
 from outlast.client import WORKFLOW_TYPE, Client, Run
 from outlast.errors import OutlastError, UserError
 from outlast.logs import logging_runtime
@@ -154,18 +152,11 @@ class _Demo:
             Text("The agent follows fixed rules, so this needs no key. All else is real.", style="dim"),
             "",
         )
-        self._say("server", f"Temporal {about.server_version} at {self.server.address}, state in {_short(self.folder)}")
+        self._say("server", f"Temporal {about.server_version} at {self.server.address}, state in {short(self.folder)}")
 
     def _environment(self) -> dict[str, str]:
-        # Its own server, whatever the environment, a profile or .env say, and no key: the rules answer.
-        ours = ("TEMPORAL_", "OUTLAST_", "OPENAI_", "DEEPSEEK_")
-        env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        return env | {
-            "TEMPORAL_ADDRESS": self.server.address,
-            "TEMPORAL_NAMESPACE": self.server.namespace,
-            "TEMPORAL_CONFIG_FILE": os.devnull,
-            "PYTHONPATH": os.pathsep.join(_python_path()),
-        }
+        # No key: the rules answer.
+        return worker_environment(self.server, without=("OUTLAST_", "OPENAI_", "DEEPSEEK_"))
 
     async def _follow(self, run: Run, worker: WorkerProcess) -> None:
         async for happening in follow(self.temporal, run.id):
@@ -207,19 +198,19 @@ class _Demo:
         if not self.screen.asks:
             look += [
                 Text("The server is stopped now. This serves the page again:"),
-                whole(f"{_program('outlast')} demo --ui"),
+                whole(f"{program('outlast')} demo --ui"),
             ]
         self._say("look", *look)
-        example = _short(APP)
+        example = short(APP)
         steps = [
-            whole(f"{_program('outlast')} worker {example}"),
-            whole(f'{_program("outlast")} run support "{PROMPT}"'),
-            whole(f"{_program('outlast')} pending"),
+            whole(f"{program('outlast')} worker {example}"),
+            whole(f'{program("outlast")} run support "{PROMPT}"'),
+            whole(f"{program('outlast')} pending"),
         ]
         if self.screen.asks:
             steps.insert(0, Text("While this server runs, in other terminals:"))
         else:
-            steps.insert(0, whole(f"{_program('temporal')} server start-dev"))
+            steps.insert(0, whole(f"{program('temporal')} server start-dev"))
         self._say("next", f"Read {example}. Then run it yourself:", *steps)
 
 
@@ -270,21 +261,3 @@ async def _until_told(screen: Screen, words: str) -> None:
     except asyncio.CancelledError:
         # Ctrl-C is as good an end as Enter: all is done.
         pass
-
-
-def _python_path() -> list[str]:
-    """Where the worker, which runs in another folder, finds outlast as this process did: even in a bare checkout."""
-    given = [str(Path(entry).resolve()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    here = Path(outlast.__file__).resolve().parents[1]
-    installed = here in (Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib"))
-    return given if installed else [*given, str(here)]
-
-
-def _program(name: str) -> str:
-    """What to type to start a program of this environment."""
-    beside = Path(sys.executable).parent / name
-    return name if shutil.which(name) or not beside.exists() else _short(beside)
-
-
-def _short(path: Path) -> str:
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -14,6 +14,7 @@ from temporalio.client import Client as TemporalClient
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agent import Agent
+from outlast.cli.inventory import take_inventory
 from outlast.cli.loading import load_agents
 from outlast.cli.options import Options
 from outlast.logs import configure_logs
@@ -40,16 +41,26 @@ def worker(app: str, /, *, options: Options | None = None) -> None:
     options = options or Options()
     load_dotenv(".env")
     settings = Settings.load()
-    configure_logs(settings.log_level, as_json=True if options.json else None)
+    configure_logs(settings.log_level, as_json=_log_as_json(settings, options))
     # Before there is an event loop: an app may start and end one of its own while it is imported.
     agents = load_agents(app)
     asyncio.run(_serve(agents, options, settings))
+
+
+def _log_as_json(settings: Settings, options: Options) -> bool | None:
+    """None leaves it to what standard error is."""
+    match settings.log_format:
+        case "auto":
+            return True if options.json else None
+        case chosen:
+            return chosen == "json"
 
 
 async def _serve(agents: list[Agent[Any, Any]], options: Options, settings: Settings) -> None:
     temporal = await options.connect()
     ready = {
         "agents": [agent.name for agent in agents],
+        "inventory": [entry.to_json() for entry in await take_inventory(agents)],
         "task_queue": settings.task_queue,
         "address": temporal.service_client.config.target_host,
         "namespace": temporal.namespace,

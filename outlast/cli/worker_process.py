@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,13 +17,42 @@ from typing import Self
 import anyio
 import anyio.abc
 
+import outlast
 from outlast import leash
 from outlast.errors import OutlastError
+from outlast.messages import JsonObject
+from outlast.server import EmbeddedServer
 
-__all__ = ("WorkerEnded", "WorkerProcess")
+__all__ = ("WorkerEnded", "WorkerProcess", "worker_environment")
 
 _START_SECONDS = 120
 _STOP_SECONDS = 10
+
+
+def worker_environment(server: EmbeddedServer, *, without: tuple[str, ...] = ()) -> dict[str, str]:
+    """This process's environment for a worker of an embedded server, whatever the environment, a profile or .env say.
+
+    Args:
+        server: Where the worker connects.
+        without: Starts of the names of variables that it does not get.
+    """
+    names = ("TEMPORAL_", *without)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(names)}
+    return kept | {
+        "TEMPORAL_ADDRESS": server.address,
+        "TEMPORAL_NAMESPACE": server.namespace,
+        "TEMPORAL_CONFIG_FILE": os.devnull,
+        "TEMPORAL_TLS": "false",
+        "PYTHONPATH": os.pathsep.join(_python_path()),
+    }
+
+
+def _python_path() -> list[str]:
+    """Where the worker, which may run in another folder, finds outlast as this process did: even in a bare checkout."""
+    given = [str(Path(entry).resolve()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    here = Path(outlast.__file__).resolve().parents[1]
+    installed = here in (Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib"))
+    return given if installed else [*given, str(here)]
 
 
 class WorkerEnded(OutlastError):
@@ -33,19 +65,21 @@ class WorkerProcess:
     As the embedded server it is tied to the thread that starts it: `kill -9` of this process ends it, too.
 
     Args:
-        app: File with the agents.
+        app: File or module with the agents.
         env: Environment of the process.
         folder: Where it runs.
-        log: File that its log is added to.
+        log: File that its log is added to; by default it goes where this process's standard error goes.
     """
 
-    def __init__(self, app: Path, *, env: Mapping[str, str], folder: Path, log: Path) -> None:
-        self._app = app
+    def __init__(self, app: str | Path, *, env: Mapping[str, str], folder: Path, log: Path | None = None) -> None:
+        self._app = str(app)
         self._env = dict(env)
         self._folder = folder
         self._log = log
         self._process: anyio.abc.Process | None = None
         self._told_to_end = False
+        self._ready: JsonObject = {}
+        self.started_at = 0.0
 
     async def __aenter__(self) -> Self:
         try:
@@ -66,13 +100,18 @@ class WorkerProcess:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def ready(self) -> JsonObject:
+        """What it said once it listened: its agents and their tools, and where it is connected."""
+        return self._ready
+
     async def start(self) -> None:
         """Start the process, and wait until it listens.
 
         Raises:
-            WorkerEnded: It ended before, or took too long. The message has its last lines.
+            WorkerEnded: It ended before, or took too long. The message says why, or has its last lines.
         """
-        with self._log.open("ab") as log:
+        with self._log.open("ab") if self._log is not None else nullcontext() as log:
             self._process = await anyio.open_process(
                 self._command(),
                 stdin=subprocess.DEVNULL,
@@ -84,18 +123,31 @@ class WorkerProcess:
                 start_new_session=True,
             )
         self._told_to_end = False
-        assert self._process.stdout is not None
+        said: JsonObject | None = None
         with anyio.move_on_after(_START_SECONDS):
+            said = await self._first_line()
+        if said is None:
+            raise WorkerEnded(f"The worker did not start:\n{self._tail()}")
+        if "error" in said:
+            raise WorkerEnded(said["error"]["message"])
+        self._ready = said
+        self.started_at = anyio.current_time()
+
+    async def _first_line(self) -> JsonObject | None:
+        """The one line that it says on standard output: that it listens, or why not. None where it just ended."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = b""
+        while b"\n" not in line:
             try:
-                # The worker says one line on standard output, once it listens.
-                await self._process.stdout.receive()
-                return
+                line += await self._process.stdout.receive()
             except anyio.EndOfStream:
-                pass
-        raise WorkerEnded(f"The worker did not start:\n{self._tail()}")
+                return None
+        return json.loads(line)
 
     def _command(self) -> Sequence[str]:
-        program = [sys.executable, "-m", "outlast", "worker", "--json", str(self._app)]
+        # -P: a user's `json.py` beside the app must not stand for the standard library's.
+        program = [sys.executable, "-P", "-m", "outlast", "worker", "--json", self._app]
         if os.name != "posix":
             return program
         return [sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), *program]
@@ -113,6 +165,10 @@ class WorkerProcess:
                 if process is self._process and not self._told_to_end:
                     raise WorkerEnded(f"The worker ended by itself, with exit code {code}:\n{self._tail()}")
             await anyio.sleep(0.1)
+
+    async def drain(self) -> None:
+        """Tell it to stop, and wait until its running calls are finished or handed back, however long its grace is."""
+        await self._end(signal.SIGTERM)
 
     async def kill(self) -> None:
         """End it as a crash would, with SIGKILL."""
@@ -134,4 +190,6 @@ class WorkerProcess:
         await self._process.wait()
 
     def _tail(self) -> str:
+        if self._log is None:
+            return "Its own words are above."
         return "\n".join(self._log.read_text(errors="replace").strip().splitlines()[-10:]) or "It said nothing."

@@ -31,6 +31,7 @@ def test_the_defaults_need_no_settings_at_all() -> None:
         "heartbeat_timeout": timedelta(seconds=10),
         "shutdown_grace": timedelta(seconds=30),
         "conversation_cache_mb": 256,
+        "log_format": "auto",
         "log_level": "info",
     }
 

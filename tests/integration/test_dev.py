@@ -1,0 +1,226 @@
+"""`outlast dev APP` as a developer uses it: a process of its own, whose files change under it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import anyio
+import anyio.abc
+import pytest
+from temporalio.client import Client as TemporalClient
+
+from outlast.client import Client
+from outlast.server import EmbeddedServer
+from tests.asking import PATIENCE
+from tests.histories import assert_healthy
+
+APP = """
+    from outlast import Agent, OfflineModel
+    from outlast.models.offline import call
+
+    model = OfflineModel()
+    shop = Agent(model, name="shop")
+
+
+    @model.rule("pay")
+    def pay_rule(_):
+        done = yield call("pay", cents=5)
+        return f"{done.outcome}: {done.content}"
+
+
+    @shop.tool_plain(requires_approval=True)
+    def pay(cents: int) -> str:
+        '''Pay somebody.'''
+        return f"VERSION paid {cents}"
+"""
+
+LOOK = """
+
+    @shop.tool_plain
+    def look() -> None:
+        '''Look.'''
+"""
+
+
+class Dev:
+    """`outlast dev app.py --json` on free ports, and what it says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.said = ""
+        self.ready: dict[str, Any] = {}
+        self._out = b""
+
+    def write(self, source: str) -> None:
+        """Save the app, as an editor does: all at once."""
+        (self.folder / "new").write_text(dedent(source))
+        (self.folder / "new").replace(self.folder / "app.py")
+
+    async def start(self, group: anyio.abc.TaskGroup) -> None:
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("TEMPORAL_", "OUTLAST_"))}
+        self.process = await anyio.open_process(
+            [sys.executable, "-m", "outlast", "dev", "app.py", "--port", "0", "--json"],
+            cwd=self.folder,
+            env={**env, "COLUMNS": "100", "OUTLAST_SHUTDOWN_GRACE": "5"},
+        )
+        group.start_soon(self._read_words)
+        group.start_soon(self._read_answer)
+
+    async def _read_words(self) -> None:
+        assert self.process.stderr is not None
+        async for chunk in self.process.stderr:
+            self.said += chunk.decode()
+
+    async def _read_answer(self) -> None:
+        assert self.process.stdout is not None
+        async for chunk in self.process.stdout:
+            self._out += chunk
+            if self._out.endswith(b"\n"):
+                self.ready = json.loads(self._out)
+
+    async def until(self, condition: Callable[[], Any]) -> None:
+        with anyio.move_on_after(PATIENCE):
+            while not condition():
+                await anyio.sleep(0.02)
+            return
+        pytest.fail(f"It never came to that. It said:\n{self.said}")
+
+    async def client(self) -> Client:
+        return Client(await TemporalClient.connect(self.ready["address"]))
+
+    async def ends(self) -> int:
+        with anyio.fail_after(PATIENCE):
+            return await self.process.wait()
+
+
+@pytest.fixture
+async def dev(tmp_path: Path) -> AsyncIterator[Dev]:
+    dev = Dev(tmp_path)
+    dev.write(APP.replace("VERSION", "one"))
+    async with anyio.create_task_group() as group:
+        await dev.start(group)
+        try:
+            yield dev
+        finally:
+            if dev.process.returncode is None:
+                dev.process.kill()
+            await dev.process.wait()
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+async def test_a_run_goes_on_over_a_reload_with_the_new_code(dev: Dev) -> None:
+    await dev.until(lambda: dev.ready)
+    client = await dev.client()
+    run = await client.start("shop", "pay", id="over-a-reload")
+    while not await client.list_pending():
+        await anyio.sleep(0.05)
+    dev.write(
+        APP.replace("VERSION", "two") + "\n\n    @shop.tool_plain\n    def look() -> None:\n        '''Look.'''\n"
+    )
+    await dev.until(lambda: "shop: + look" in dev.said)
+    await dev.until(lambda: gone(dev.ready["worker"]["pid"]))
+    [call] = await run.pending()
+    await run.approve(call.tool_call_id)
+    with anyio.fail_after(PATIENCE):
+        assert (await run.result()).output == "success: two paid 5"
+    await assert_healthy(client.temporal.get_workflow_handle(run.id))
+
+
+async def test_code_that_cannot_be_loaded_is_told_and_the_worker_of_before_goes_on(dev: Dev) -> None:
+    await dev.until(lambda: dev.ready)
+    dev.write("def broken(\n")
+    await dev.until(lambda: "tried again" in dev.said)
+    assert "app.py, line 1: '(' was never closed" in dev.said
+    assert "The worker of before goes on." in dev.said
+    assert "Traceback" not in dev.said
+    client = await dev.client()
+    run = await client.start("shop", "pay")
+    while not (calls := await client.list_pending()):
+        await anyio.sleep(0.05)
+    dev.write(APP.replace("VERSION", "three"))
+    await dev.until(lambda: "has taken over" in dev.said)
+    await run.approve(calls[0].tool_call_id)
+    with anyio.fail_after(PATIENCE):
+        assert (await run.result()).output == "success: three paid 5"
+
+
+async def test_an_app_that_is_broken_from_the_start_is_served_once_it_is_mended(tmp_path: Path) -> None:
+    dev = Dev(tmp_path)
+    dev.write("import nowhere\n")
+    async with anyio.create_task_group() as group:
+        await dev.start(group)
+        await dev.until(lambda: "tried again" in dev.said)
+        assert "app.py, line 1 imports 'nowhere'" in dev.said
+        assert "The server is up." in dev.said
+        dev.write(APP)
+        await dev.until(lambda: dev.ready)
+        dev.process.send_signal(signal.SIGINT)
+        assert await dev.ends() == 0
+
+
+async def test_a_worker_and_a_server_that_die_are_started_again_and_the_run_ends(dev: Dev) -> None:
+    await dev.until(lambda: dev.ready)
+    client = await dev.client()
+    run = await client.start("shop", "pay")
+    while not (calls := await client.list_pending()):
+        await anyio.sleep(0.05)
+    os.kill(dev.ready["worker"]["pid"], signal.SIGKILL)
+    await dev.until(lambda: "has taken over" in dev.said)
+    os.kill(dev.ready["server_pid"], signal.SIGKILL)
+    await dev.until(lambda: "answers again" in dev.said)
+    client = await dev.client()
+    await client.get(run.id).approve(calls[0].tool_call_id)
+    with anyio.fail_after(PATIENCE):
+        assert (await client.get(run.id).result()).output == "success: one paid 5"
+
+
+async def test_ctrl_c_stops_all_and_a_waiting_run_is_there_at_the_next_start(dev: Dev) -> None:
+    await dev.until(lambda: dev.ready)
+    client = await dev.client()
+    run = await client.start("shop", "pay")
+    while not await client.list_pending():
+        await anyio.sleep(0.05)
+    pids = dev.ready["worker"]["pid"], dev.ready["server_pid"]
+    dev.process.send_signal(signal.SIGINT)
+    assert await dev.ends() == 0
+    assert all(gone(pid) for pid in pids)
+    async with EmbeddedServer(data_dir=dev.folder / ".outlast") as server:
+        again = Client(await TemporalClient.connect(server.address))
+        [call] = await again.list_pending()
+        assert call.run_id == run.id
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a watching process needs up to a second")
+async def test_kill_9_leaves_no_server_and_no_worker_behind(dev: Dev) -> None:
+    await dev.until(lambda: dev.ready)
+    pids = dev.ready["worker"]["pid"], dev.ready["server_pid"]
+    dev.process.kill()
+    await dev.until(lambda: all(gone(pid) for pid in pids))
+
+
+async def test_a_port_that_is_taken_by_a_temporal_server_says_what_to_do(
+    server: EmbeddedServer, tmp_path: Path
+) -> None:
+    port = server.address.rpartition(":")[2]
+    done = await anyio.run_process(
+        [sys.executable, "-m", "outlast", "dev", "app.py", "--port", port], cwd=tmp_path, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.decode().splitlines() == [
+        f"error  A Temporal server answers at localhost:{port} already. To use that one: outlast worker app.py",
+        f"To start one beside it: outlast dev --port {int(port) + 100} app.py",
+    ]
