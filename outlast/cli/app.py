@@ -2,40 +2,63 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import platform
 from collections.abc import Sequence
+from typing import Any
 
 from cyclopts import App, CycloptsError, Group
 from temporalio.service import RPCError
 from temporalio.service import __version__ as temporal_version
 
 from outlast import __version__
-from outlast.cli.deciding import approve, deny, resolve, retry
-from outlast.cli.demo import demo
-from outlast.cli.dev import dev
 from outlast.cli.exit_code import ExitCode, exit_code
-from outlast.cli.inbox import pending
-from outlast.cli.running import run
 from outlast.cli.screen import Screen
-from outlast.cli.serving import worker
-from outlast.cli.steering import cancel, pause, resume, steer
-from outlast.cli.tools import tools
 from outlast.client import explain_rpc
 from outlast.errors import OutlastError
 
 __all__ = ("command_line", "main")
 
+# By name: a verb is loaded when it is used, and so are its libraries, which is most of the time that one takes.
 _VERBS = {
-    Group("Run agents", sort_key=1): (demo, dev, worker, run, tools),
-    Group("Decide", sort_key=2): (pending, approve, deny, resolve, retry),
-    Group("Control a run", sort_key=3): (steer, pause, resume, cancel),
+    Group("Run agents", sort_key=1): {
+        "demo": "demo:demo",
+        "dev": "dev:dev",
+        "worker": "serving:worker",
+        "run": "running:run",
+        "tools": "tools:tools",
+        "doctor": "doctor:doctor",
+    },
+    Group("See runs", sort_key=2): {
+        "runs": "listing:runs",
+        "show": "showing:show",
+        "watch": "running:watch",
+    },
+    Group("Decide", sort_key=3): {
+        "pending": "inbox:pending",
+        "approve": "deciding:approve",
+        "deny": "deciding:deny",
+        "resolve": "deciding:resolve",
+        "retry": "deciding:retry",
+    },
+    Group("Control a run", sort_key=4): {
+        "steer": "steering:steer",
+        "pause": "steering:pause",
+        "resume": "steering:resume",
+        "cancel": "steering:cancel",
+    },
 }
+_NAMES = {name for verbs in _VERBS.values() for name in verbs}
 
 
-def command_line() -> App:
-    """The command line, freshly made."""
+def command_line(verb: str | None = None) -> App:
+    """The command line, freshly made.
+
+    Args:
+        verb: The only one that is needed; else all are loaded, for their descriptions.
+    """
     app = App(
         name="outlast",
         help="Agent runs that outlast crashes, deploys and slow humans.",
@@ -48,8 +71,9 @@ def command_line() -> App:
         suppress_keyboard_interrupt=False,
     )
     for group, verbs in _VERBS.items():
-        for verb in verbs:
-            app.command(verb, group=group, sort_key=verbs.index(verb))
+        for position, (name, where) in enumerate(verbs.items()):
+            target = f"outlast.cli.{where}"
+            app.command(target if verb is not None else _loaded(target), name=name, group=group, sort_key=position)
     return app
 
 
@@ -61,7 +85,8 @@ def main(arguments: Sequence[str]) -> ExitCode:
     """
     screen = Screen(as_json="--json" in arguments)
     try:
-        code = command_line()(arguments, exit_on_error=False, print_error=False)
+        verb = next((word for word in arguments[:1] if word in _NAMES), None)
+        code = command_line(verb)(arguments, exit_on_error=False, print_error=False)
     except CycloptsError as error:
         screen.error("Usage", f"{error} See `outlast --help`.")
         return ExitCode.USAGE
@@ -79,6 +104,11 @@ def main(arguments: Sequence[str]) -> ExitCode:
         screen.error(type(error).__name__, _our_bug(error))
         return ExitCode.BUG
     return code if isinstance(code, ExitCode) else ExitCode.DONE
+
+
+def _loaded(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def _our_bug(error: Exception) -> str:

@@ -16,15 +16,16 @@ from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client as TemporalClient
 
 import outlast
+from outlast.cli.asking import ask_about, waiting_text
 from outlast.cli.deciding import decide
-from outlast.cli.following import CallEnded, CallStarted, Waiting, follow
+from outlast.cli.following import Follower
 from outlast.cli.looking import look_at
 from outlast.cli.options import Json
 from outlast.cli.program import program, short
 from outlast.cli.rendering import call_line
-from outlast.cli.running import ask_about, waiting_text
 from outlast.cli.screen import Labelled, Screen, whole
-from outlast.cli.telling import call_ended, call_started
+from outlast.cli.telling import Teller
+from outlast.cli.timeline import Message
 from outlast.cli.worker_process import WorkerProcess, worker_environment
 from outlast.client import WORKFLOW_TYPE, Client, Run
 from outlast.errors import OutlastError, UserError
@@ -159,16 +160,13 @@ class _Demo:
         return worker_environment(self.server, without=("OUTLAST_", "OPENAI_", "DEEPSEEK_"))
 
     async def _follow(self, run: Run, worker: WorkerProcess) -> None:
-        async for happening in follow(self.temporal, run.id):
-            match happening:
-                case CallStarted():
-                    self.screen.say(call_started(happening))
-                case CallEnded():
-                    self.screen.say(call_ended(happening))
-                case Waiting(calls=calls) if calls:
-                    await self._gate(run, worker)
-                case _:
-                    pass
+        follower, teller = Follower(self.temporal, run.id), Teller()
+        async for changes in follower.changes():
+            for change in changes:
+                if not isinstance(change, Message):  # what is decided here is told here
+                    self.screen.say(*teller.tell(change))
+            if follower.timeline in changes and follower.timeline.count:
+                await self._gate(run, worker)
 
     async def _gate(self, run: Run, worker: WorkerProcess) -> None:
         client = Client(self.temporal)

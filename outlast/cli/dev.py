@@ -25,8 +25,8 @@ from outlast.cli.options import Json
 from outlast.cli.program import program, short
 from outlast.cli.rendering import command
 from outlast.cli.screen import Labelled, Screen, whole
+from outlast.cli.sources import changes
 from outlast.cli.tools import agent_lines
-from outlast.cli.watching import changes
 from outlast.cli.worker_process import WorkerEnded, WorkerProcess, worker_environment
 from outlast.connection import DEFAULT_ADDRESS, connection_settings
 from outlast.errors import UserError

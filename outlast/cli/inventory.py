@@ -15,6 +15,7 @@ from outlast.models.test import TestModel
 from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
 from outlast.toolsets.combined import CombinedToolset
 from outlast.toolsets.context import RunContext
+from outlast.toolsets.dynamic import DynamicToolset
 from outlast.toolsets.function import FunctionToolset
 
 __all__ = ("AgentEntry", "ToolEntry", "UnlistedTools", "take_inventory")
@@ -78,11 +79,17 @@ async def _agent(agent: Agent[Any, Any]) -> AgentEntry:
     entry = AgentEntry(name=agent.name or "", model=_model_name(agent))
     ctx: RunContext[Any] = RunContext(deps=None, model=TestModel())
     for toolset in _apart(agent.combined_toolset()):
+        if isinstance(toolset, DynamicToolset):
+            made_for = "each step" if toolset.per_run_step else "each run"
+            name = getattr(toolset.toolset_func, "__name__", toolset.label)
+            entry.unlisted.append(UnlistedTools(toolset=name, reason=f"makes its tools for {made_for}"))
+            continue
         try:
             offered = await toolset.get_tools(ctx)
         except Exception as error:  # a user's own function, which may need a real run
-            reason = str(error).strip() or type(error).__name__
-            entry.unlisted.append(UnlistedTools(toolset=toolset.label, reason=reason.splitlines()[0]))
+            problem = (str(error).strip() or type(error).__name__).splitlines()[0]
+            reason = f"lists its tools in a run only: {problem}"
+            entry.unlisted.append(UnlistedTools(toolset=toolset.label, reason=reason))
             continue
         entry.tools.extend(_tool(toolset, tool.under(agent.tool_settings)) for tool in offered.values())
     return entry

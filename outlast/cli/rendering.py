@@ -14,7 +14,7 @@ from outlast.cli.looking import WaitingCall
 from outlast.cli.screen import Labelled, printable, whole
 from outlast.messages import JsonObject
 
-__all__ = ("ago", "call_line", "command", "kind_words", "waiting_calls")
+__all__ = ("ago", "call_line", "clock", "command", "kind_words", "waiting_calls")
 
 _KINDS = {
     "approval": "waits for an approval",
@@ -36,6 +36,11 @@ def ago(at: datetime, now: datetime | None = None) -> str:
         if (number := int(passed.total_seconds() // size)) > 0:
             return f"{number} {unit}{'s' if number > 1 else ''} ago"
     return "just now"
+
+
+def clock(at: datetime) -> str:
+    """`2026-01-02 03:04:05`, in the time zone of the reader."""
+    return f"{at.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def call_line(tool_name: str, args: JsonObject | str) -> str:

@@ -1,27 +1,34 @@
-"""`outlast run`: start a run, see it through, and print its output."""
+"""`outlast run` and `outlast watch`: a run, as it happens."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Annotated
+import sys
+from dataclasses import asdict
+from typing import Annotated, Any
 
 from cyclopts import Parameter
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 from rich.text import Text
 
-from outlast.cli.deciding import decide
+from outlast.cli.advice import ending_lines
+from outlast.cli.asking import ask_about, waiting_text
 from outlast.cli.exit_code import ExitCode
-from outlast.cli.following import CallEnded, CallStarted, Waiting, follow
+from outlast.cli.following import Follower
+from outlast.cli.history import Change
 from outlast.cli.listening import who_listens
-from outlast.cli.looking import Seen, WaitingCall, look_at
+from outlast.cli.live import LiveView
+from outlast.cli.looking import Seen, look_at
 from outlast.cli.options import Options, Words
-from outlast.cli.rendering import waiting_calls
+from outlast.cli.rendering import call_line, command, waiting_calls
 from outlast.cli.screen import Labelled, Screen, printable
-from outlast.cli.telling import call_ended, call_started
-from outlast.client import Client, Run
-from outlast.errors import DecisionRejected, RunCancelled, RunError, UserError
+from outlast.cli.telling import Teller
+from outlast.cli.timeline import Call, Message, Step, Timeline
+from outlast.client import Client
+from outlast.errors import UserError
 
-__all__ = ("ask_about", "run")
+__all__ = ("run", "watch")
 
 
 async def run(
@@ -35,8 +42,8 @@ async def run(
 ) -> ExitCode:
     """Start a run, show what it does, and print its output.
 
-    On a terminal it asks when a call waits for an approval. Elsewhere it then ends with exit code 3, and the run waits
-    on the server for `outlast approve`.
+    On a terminal it asks when a call waits for somebody. Elsewhere it then ends with exit code 3, and the run waits on
+    the server for `outlast approve`. Ctrl-C ends the view, not the run.
 
     Args:
         agent: Name of the agent, as its worker has it.
@@ -45,92 +52,171 @@ async def run(
         id: The run's ID; by default made from the agent's name. An ID that is running is refused.
     """
     options = options or Options()
-    screen = options.screen
     given = None if deps is None else _deps(deps)
     client = await options.client()
     started = await client.start(agent, prompt, deps=given, id=id)
+    screen = options.screen
     screen.say(Labelled("run", Text(started.id, style="bold")))
-    listening = await who_listens(client.temporal, client.task_queue)
-    if not listening:
-        screen.note(
-            f"No worker listens on the task queue {client.task_queue!r}: the run waits for `outlast worker APP`."
-        )
-    async for happening in follow(client.temporal, started.id):
-        match happening:
-            case CallStarted():
-                screen.say(call_started(happening))
-            case CallEnded():
-                screen.say(call_ended(happening))
-            case Waiting(calls=calls) if calls:
-                seen = await look_at(client, started.id)
-                if seen.calls and not screen.asks:
-                    return _left_waiting(screen, seen)
-                for call in seen.calls:
-                    screen.say(Labelled("waits", waiting_text(call), style="bold yellow"))
-                    await ask_about(client, screen, seen, call)
-            case _:
-                pass
-    return await _ended(screen, started)
+    return await _Viewing(client, screen, started.id, leaves=not screen.asks).follow()
 
 
-async def ask_about(client: Client, screen: Screen, seen: Seen, call: WaitingCall) -> str | None:
-    """Ask the person at the terminal about a waiting call, and send what they say.
+async def watch(run: str, /, *, options: Options | None = None) -> ExitCode:
+    """Show what a run has done and does, until it ends. Ctrl-C ends the view, not the run.
 
-    Returns:
-        What became of the call; None where there is no answer, or somebody else was faster.
+    With --json each happening is one JSON object in a line of its own, and so is the end.
+
+    Args:
+        run: The run's ID.
     """
-    if call.kind != "approval":
-        screen.say(waiting_calls([call]))
-        return None
-    answer = await screen.ask(Labelled("you", "Approve? y runs it, n never does:", style="bold yellow"))
-    while answer is not None and answer.lower() not in ("y", "yes", "n", "no"):
-        answer = await screen.ask(Labelled("", "Please type y or n:"))
-    if answer is None:
-        screen.note("No answer. The run waits; `outlast pending` shows what for.")
-        return None
-    name = "approve" if answer.lower().startswith("y") else "deny"
-    try:
-        fields = {"digest": call.digest} if name == "approve" else {}
-        return (await decide(client, seen, name, call.tool_call_id, **fields)).state
-    except DecisionRejected as rejected:
-        screen.note(rejected.message)
-        return None
+    options = options or Options()
+    client = await options.client()
+    await look_at(client, run, ask=False)
+    options.screen.say(Labelled("run", Text(run, style="bold")))
+    return await _Viewing(client, options.screen, run, asks=False, as_lines=options.json).follow()
 
 
-def waiting_text(call: WaitingCall) -> Text:
-    """What is asked about a call: its sentence, else its arguments."""
-    return Text(printable(call.sentence or f"{call.tool_name}({json.dumps(call.args, ensure_ascii=False)})"))
+class _Viewing:
+    """One run on one screen.
 
+    Args:
+        client: Of the run's namespace.
+        screen: Where it is shown.
+        run_id: The run.
+        asks: Ask about calls that wait, where somebody is there to answer.
+        leaves: End when a call waits.
+        as_lines: Write each happening as a line of JSON.
+    """
 
-def _left_waiting(screen: Screen, seen: Seen) -> ExitCode:
-    screen.answer(
-        {"run_id": seen.run_id, "state": "waiting", "calls": [call.to_json() for call in seen.calls]},
-        "",
-        waiting_calls(seen.calls),
-        Text("The run waits on the server, for as long as it takes.", style="dim"),
-    )
-    return ExitCode.WAITING
+    def __init__(
+        self,
+        client: Client,
+        screen: Screen,
+        run_id: str,
+        *,
+        asks: bool = True,
+        leaves: bool = False,
+        as_lines: bool = False,
+    ) -> None:
+        self._client = client
+        self._screen = screen
+        self._follower = Follower(client.temporal, run_id)
+        self._teller = Teller()
+        self._live = LiveView(screen, self._follower)
+        self._asks = asks and screen.asks
+        self._leaves = leaves
+        self._as_lines = as_lines
+        self._asked: set[tuple[str, str]] = set()
 
+    async def follow(self) -> ExitCode:
+        """Show the run to its end, or as far as can be done without anybody."""
+        try:
+            return await self._follow()
+        except asyncio.CancelledError:
+            again = command("watch", self._follower.timeline.run_id)
+            self._screen.note(f"The run goes on without this view. To see it again: {again}")
+            raise
 
-async def _ended(screen: Screen, started: Run) -> ExitCode:
-    try:
-        result = await started.result()
-    except RunError as error:
-        state = "cancelled" if isinstance(error, RunCancelled) else "failed"
-        what = {"type": type(error).__name__, "message": error.message}
-        screen.answer(
-            {"run_id": started.id, "state": state, "error": what},
-            Labelled(state, Text(f"{what['type']}: {printable(error.message)}"), style="bold red"),
+    async def _follow(self) -> ExitCode:
+        timeline = self._follower.timeline
+        listening = await who_listens(self._client.temporal, self._client.task_queue)
+        if not listening:
+            self._screen.note(
+                f"No worker listens on the task queue {self._client.task_queue!r}: the run waits for "
+                "`outlast worker APP` or `outlast dev APP`."
+            )
+        async with self._live.shown():
+            async for changes in self._follower.changes():
+                self._tell(changes)
+                if timeline in changes and timeline.count and timeline.ending is None:
+                    seen = await self._look_at_waiting()
+                    if seen is not None:
+                        return self._left_waiting(seen)
+        return self._ended(timeline)
+
+    def _tell(self, changes: Any) -> None:
+        for change in changes:
+            if self._as_lines:
+                sys.stdout.write(to_json(_happening(change)).decode() + "\n")
+                sys.stdout.flush()
+            else:
+                self._screen.say(*self._teller.tell(change))
+
+    async def _look_at_waiting(self) -> Seen | None:
+        """Ask about what waits, and tell; what is left where nobody is there, or the person leaves it."""
+        if not self._asks and not self._leaves:
+            self._tell_waiting()
+            return None
+        seen = await look_at(self._client, self._follower.timeline.run_id)
+        if not seen.calls:
+            return None
+        if self._leaves:
+            return seen
+        left = 0
+        async with self._live.hidden():
+            for call in seen.calls:
+                if (call.tool_call_id, call.digest) in self._asked:
+                    left += 1
+                    continue
+                self._asked.add((call.tool_call_id, call.digest))
+                shown = [waiting_text(call)]
+                if call.sentence and call.args is not None:
+                    shown.append(Text(call_line(call.tool_name, call.args), style="dim"))
+                self._screen.say(Labelled("waits", *shown, style="bold yellow"))
+                if await ask_about(self._client, self._screen, seen, call) is None:
+                    left += 1
+        nothing_moves = left == len(seen.calls) and not any(self._follower.timeline.under_way())
+        return await self._still_waiting() if nothing_moves else None
+
+    async def _still_waiting(self) -> Seen | None:
+        seen = await look_at(self._client, self._follower.timeline.run_id)
+        return seen if seen.calls else None
+
+    def _tell_waiting(self) -> None:
+        for entry in self._follower.timeline.waiting:
+            key = (str(entry.get("tool_call_id")), str(entry.get("digest")))
+            if key not in self._asked and not self._as_lines:
+                self._asked.add(key)
+                answer = command("approve", self._follower.timeline.run_id, key[0])
+                words = printable(f"{entry.get('tool_name')}: {entry.get('summary')}")
+                self._screen.say(Labelled("waits", Text(words), Text(answer, style="cyan"), style="bold yellow"))
+
+    def _left_waiting(self, seen: Seen) -> ExitCode:
+        self._screen.answer(
+            {"run_id": seen.run_id, "state": "waiting", "calls": [call.to_json() for call in seen.calls]},
+            "",
+            waiting_calls(seen.calls),
+            Text("The run waits on the server, for as long as it takes.", style="dim"),
         )
-        return ExitCode.RUN_FAILED
-    output = (
-        result.output if isinstance(result.output, str) else json.dumps(result.output, ensure_ascii=False, indent=2)
-    )
-    screen.answer(
-        {"run_id": started.id, "state": "completed", **result.model_dump(mode="json")},
-        Labelled("output", Text(printable(output)), style="bold green"),
-    )
-    return ExitCode.DONE
+        return ExitCode.WAITING
+
+    def _ended(self, timeline: Timeline) -> ExitCode:
+        answer: dict[str, Any] = {"run_id": timeline.run_id, "state": timeline.state}
+        if timeline.ending == "completed":
+            answer |= {"output": timeline.output, "usage": timeline.usage, "steps": len(timeline.steps)}
+            shown = timeline.output
+            text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False, indent=2)
+            words = [Labelled("output", Text(printable(text)), style="bold green")]
+        else:
+            answer["error"] = {"type": timeline.error_type or timeline.state, "message": timeline.error}
+            words = ending_lines(timeline)
+        if self._as_lines:
+            sys.stdout.write(to_json({"kind": "end", **answer}).decode() + "\n")
+            sys.stdout.flush()
+        else:
+            self._screen.answer(answer, *words)
+        return ExitCode.DONE if timeline.ending == "completed" else ExitCode.RUN_FAILED
+
+
+def _happening(change: Change) -> dict[str, Any]:
+    match change:
+        case Call():
+            return {"kind": "call", "state": change.state, **asdict(change)}
+        case Step():
+            return {"kind": "step", **{name: value for name, value in asdict(change).items() if name != "calls"}}
+        case Message():
+            return {"kind": "message", **asdict(change)}
+        case Timeline():
+            return {"kind": "run", "run_id": change.run_id, "state": change.state, "waiting": change.waiting}
 
 
 def _deps(text: str) -> object:

@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markup import escape
 from rich.text import Text
 
-__all__ = ("Labelled", "Screen", "printable", "whole")
+__all__ = ("Labelled", "Screen", "in_one_line", "printable", "whole")
 
 INDENT = 11
 
@@ -90,7 +90,8 @@ class Labelled:
 
     Args:
         label: At most nine characters.
-        *words: Wrapped at the width of the terminal; but a `Text` with `no_wrap` is left whole, to be copied.
+        *words: Wrapped at the width of the terminal; but a `Text` with `no_wrap` is left whole, to be copied, and one
+            whose `overflow` is "ellipsis" is cut at the width.
         style: Of the label.
         indent: Columns for the label.
     """
@@ -103,8 +104,12 @@ class Labelled:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         label = Text(self._label.ljust(self._indent), style=self._style)
+        width = max(20, options.max_width - self._indent)
         for word in self._words:
-            for line in [word] if word.no_wrap else word.wrap(console, max(20, options.max_width - self._indent)):
+            if word.overflow == "ellipsis":
+                word = word.copy()
+                word.truncate(width, overflow="ellipsis")
+            for line in [word] if word.no_wrap else word.wrap(console, width):
                 line.rstrip()
                 yield Text.assemble(label, line)
                 label = Text(" " * self._indent)
@@ -113,6 +118,11 @@ class Labelled:
 def whole(text: str, style: str = "cyan") -> Text:
     """A link or a command, which is never broken into lines."""
     return Text(text, style=style, no_wrap=True)
+
+
+def in_one_line(text: str, style: str = "") -> Text:
+    """Words that are cut where the line ends."""
+    return Text(text, style=style, overflow="ellipsis")
 
 
 def printable(text: str) -> str:

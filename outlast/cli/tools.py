@@ -49,7 +49,7 @@ def agent_lines(entry: JsonObject) -> list[RenderableType]:
         line = Text(f"{_signature(tool)}  ")
         line.append(policy_words(tool), style="dim")
         lines.append(Labelled("", line))
-    lines += _unlisted(entry)
+    lines += [Labelled("", line) for line in _unlisted(entry)]
     return lines
 
 
@@ -67,7 +67,9 @@ def _whole(entry: JsonObject, *, schema: bool) -> Iterator[RenderableType]:
             yield _indented(Text(json.dumps(tool["json_schema"], indent=2, ensure_ascii=False), style="dim"))
     if not entry["tools"] and not entry["unlisted"]:
         yield _indented(Text("no tools", style="dim"))
-    yield from _unlisted(entry)
+    for line in _unlisted(entry):
+        yield ""
+        yield _indented(line)
     yield ""
 
 
@@ -77,11 +79,8 @@ def _head(entry: JsonObject) -> RenderableType:
     return Labelled("agent", head)
 
 
-def _unlisted(entry: JsonObject) -> list[RenderableType]:
-    return [
-        Labelled("", Text(f"{each['toolset']}: known once a run is there ({printable(each['reason'])})", style="dim"))
-        for each in entry["unlisted"]
-    ]
+def _unlisted(entry: JsonObject) -> list[Text]:
+    return [Text(printable(f"{each['toolset']} {each['reason']}"), style="dim") for each in entry["unlisted"]]
 
 
 def _indented(words: Text) -> RenderableType:

@@ -378,7 +378,7 @@ async def test_a_worker_hosts_an_app_until_it_is_told_to_stop(shell: Shell) -> N
             assert await worker.wait() == 0
             log = [json.loads(line) for line in (await read(worker.stderr.receive)).splitlines()]
     assert {line["logger"] for line in log} == {"outlast.worker"}
-    assert "Listening" in log[0]["message"]
+    assert "Draining" in log[0]["message"]
 
 
 async def read(receive: Callable[[], Any]) -> str:

@@ -190,7 +190,7 @@ def test_on_a_terminal_it_asks_and_runs_what_is_approved(terminal: Terminal) -> 
     terminal.read_until("Approve?")
     assert refunds() == []
     terminal.type("perhaps")
-    terminal.read_until("Please type y or n:")
+    terminal.read_until("Please type y, n or e NAME=VALUE.")
     terminal.type("y")
     terminal.read_until("answer")
     end(terminal)

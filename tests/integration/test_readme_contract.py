@@ -8,7 +8,6 @@ import os
 import re
 import runpy
 import shutil
-import sys
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from outlast.settings import Settings
 from outlast.worker import build_worker
 from tests.asking import PATIENCE, query_until
 from tests.histories import assert_healthy
+from tests.scripts import run_script
 from tests.strict import assert_replays_in_sandbox
 
 ROOT = Path(__file__).parents[2]
@@ -79,10 +79,7 @@ async def shop(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 async def test_the_readmes_python_needs_only_temporalio(shop: Shop, server: EmbeddedServer) -> None:
     source = shop.words(block("python", "temporalio.client")).replace("localhost:7233", server.address)
     forbidding = "import sys\nsys.modules['outlast'] = None\n"
-    with anyio.fail_after(PATIENCE):
-        done = await anyio.run_process([sys.executable, "-c", forbidding + source], check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    question, answer = done.stdout.decode().splitlines()
+    question, answer = (await run_script("-c", forbidding + source)).splitlines()
     assert question == "Refund 1999 cents of order 1042? {'order_id': 1042, 'cents': 1999}"
     assert answer == ANSWER
     assert shop.refunded() == 1999

@@ -50,6 +50,15 @@ Agent runs that outlast crashes, deploys and slow humans.
 │ run     Start a run, show what it does, and print its output.                │
 │ tools   List the tools of APP, as the model sees them, and what applies to a │
 │         call of each.                                                        │
+│ doctor  Check the surroundings of runs: versions, settings, server,          │
+│         namespace, search attributes, workers, and APP.                      │
+╰──────────────────────────────────────────────────────────────────────────────╯
+╭─ See runs ───────────────────────────────────────────────────────────────────╮
+│ runs   List runs, the newest first.                                          │
+│ show   Show what a run did, step by step, what it waits for, and how it      │
+│        ended.                                                                │
+│ watch  Show what a run has done and does, until it ends. Ctrl-C ends the     │
+│        view, not the run.                                                    │
 ╰──────────────────────────────────────────────────────────────────────────────╯
 ╭─ Decide ─────────────────────────────────────────────────────────────────────╮
 │ pending  List the calls that wait for a decision, over all runs or in one.   │
@@ -130,7 +139,7 @@ def test_a_missing_argument_is_one_line_and_a_usage_error(capsys: pytest.Capture
 def test_a_misspelt_verb_is_a_usage_error_with_what_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["aprove"]) == ExitCode.USAGE
     assert capsys.readouterr().err == snapshot(
-        'error  Unknown command "aprove". Did you mean "approve"? Available commands: demo, dev, worker, run, tools, pending, approve, deny, ... See `outlast --help`.\n'
+        'error  Unknown command "aprove". Did you mean "approve"? Available commands: demo, dev, worker, run, tools, doctor, runs, show, ... See `outlast --help`.\n'
     )
 
 

@@ -13,10 +13,10 @@ import pytest
 from inline_snapshot import snapshot
 from rich.console import Console, RenderableType
 
-from outlast.cli.following import CallEnded, CallStarted
 from outlast.cli.rendering import ago, call_line, waiting_calls
 from outlast.cli.screen import Labelled, printable, whole
-from outlast.cli.telling import call_ended, call_started
+from outlast.cli.telling import Teller
+from outlast.cli.timeline import Call, Execution
 from tests.unit.cli.test_edits import CALL
 
 NOW = CALL.requested_at + timedelta(minutes=3)
@@ -98,28 +98,45 @@ next       one
 """)
 
 
-def test_what_happens_to_calls() -> None:
-    call: dict[str, Any] = {"tool_call_id": "c", "tool_name": "refund"}
-    assert shown(
-        call_started(CallStarted(**call, summary="order_id=1042, cents=1999")),
-        call_ended(CallEnded(**call, outcome={"kind": "returned", "content": "Refunded."})),
-        call_ended(CallEnded(**call, outcome={"kind": "returned", "content": [{"a": 1}]})),
-        call_ended(CallEnded(**call, outcome={"kind": "returned", "content": "x" * 200})),
-        call_ended(CallEnded(**call, outcome={"kind": "retried", "content": "No such order."})),
-        call_ended(CallEnded(**call, outcome={"kind": "failed", "message": "card declined"})),
-        call_ended(CallEnded(**call, outcome={"kind": "deferred", "wait_for": "approval"})),
-        call_ended(CallEnded(**call, problem="ValueError: card declined")),
-    ) == snapshot("""\
-call       refund(order_id=1042, cents=1999)
+def test_what_happens_to_calls_is_told_once() -> None:
+    at = CALL.requested_at
+    teller = Teller()
+    told: list[RenderableType] = []
+
+    def tell(outcome: dict[str, Any] | None, problem: str = "", *, executions: int = 1) -> None:
+        done = [Execution(scheduled_at=at, started_at=at, ended_at=at, problem=problem) for _ in range(executions)]
+        call = Call(
+            tool_call_id=str(len(told)), tool_name="refund", args={"cents": 5}, executions=done, outcome=outcome
+        )
+        told.extend([*teller.tell(call), *teller.tell(call)])
+
+    tell({"kind": "returned", "content": "Refunded."})
+    tell({"kind": "returned", "content": [{"a": 1}]})
+    tell({"kind": "returned", "content": "x" * 200})
+    tell({"kind": "retried", "content": "No such order."})
+    tell({"kind": "failed", "message": "card declined"})
+    tell({"kind": "deferred", "wait_for": "approval"})
+    tell(None, "ValueError: card declined")
+    tell(None, "its worker gave no sign of life any more", executions=2)
+    assert shown(*told) == snapshot("""\
+call       refund(cents=5)
            refund → Refunded.
+call       refund(cents=5)
            refund → [{"a": 1}]
-           refund →
-           xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
-           xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
+call       refund(cents=5)
+           refund → xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
+call       refund(cents=5)
            refund → try again: No such order.
+call       refund(cents=5)
            refund → failed: card declined
+call       refund(cents=5)
            refund → has to wait
+call       refund(cents=5)
            refund → ValueError: card declined
+call       refund(cents=5)
+           refund → its worker gave no sign of life any more
+call       refund(cents=5)  again: its worker gave no sign of life any more
+           refund → its worker gave no sign of life any more
 """)
 
 

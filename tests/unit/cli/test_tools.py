@@ -59,9 +59,8 @@ agent      shop  test
     Search the shop.
     5 attempts, at most 90 s, an error asks a person
     from FunctionToolset 'slow', app.py:14
-           DynamicToolset: known once a run is there (DynamicToolset has no
-           tools before it is made: call `for_run(ctx)`, then
-           `for_run_step(ctx)`, and use what that returns.)
+
+    later makes its tools for each step
 
 agent      idle  no model: a run must name one
     no tools

@@ -1,0 +1,111 @@
+"""`outlast show`, `watch`, `runs` and `doctor` against the real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from outlast.client import Client as OutlastClient
+from outlast.server import EmbeddedServer
+from tests.integration.test_cli import Shell
+
+
+@pytest.fixture
+def shell(client: Client, server: EmbeddedServer, tmp_path: Path) -> Shell:
+    return Shell(client, server, tmp_path)
+
+
+@pytest.fixture
+async def served(shell: Shell) -> AsyncIterator[Shell]:
+    async with shell.worker():
+        yield shell
+
+
+async def test_a_waiting_run_shows_what_to_type_and_the_story_of_its_end(served: Shell) -> None:
+    run_id, call_id = await served.waiting("pay 500")
+    text = await served.outlast("show", run_id)
+    assert f"{run_id}  waiting" in text
+    assert f"outlast approve {run_id} {call_id}" in text
+    await served.outlast("approve", run_id, call_id, "--edit", "cents=400", "--by", "ada")
+    assert await served.output(run_id) == "success: paid 400 cents to ada"
+    text = await served.outlast("show", run_id)
+    assert "approved at" in text
+    assert "by ada" in text
+    assert 'pay(cents=400, to="ada")' in text
+    shown = await served.json("show", run_id)
+    assert (shown["state"], shown["output"]) == ("completed", "success: paid 400 cents to ada")
+    assert [call["state"] for step in shown["steps"] for call in step["calls"]] == ["returned"]
+
+
+async def test_a_failed_run_says_where_how_to_fix_it_and_what_does_not_run_again(served: Shell) -> None:
+    run_id = await served.start("fail")
+    text = await served.outlast("watch", run_id, code=1)
+    for words in ("ToolFailed", "card declined", "step 1, fail()", "on_error", "nothing of it runs again"):
+        assert words in " ".join(text.split())
+    assert " ".join((await served.outlast("show", run_id)).split()).endswith("nothing of it runs again.")
+
+
+async def test_without_a_worker_a_run_is_shown_all_the_same(shell: Shell) -> None:
+    async with shell.worker():
+        run_id, call_id = await shell.waiting("pay 500")
+    text = await shell.outlast("show", run_id)
+    assert f"outlast approve {run_id} {call_id}" in text
+    assert "worker" in shell.error
+    async with shell.worker():
+        await shell.outlast("deny", run_id, call_id)
+        await shell.output(run_id)
+
+
+async def test_watch_as_json_is_a_line_for_each_happening(served: Shell) -> None:
+    run_id = await served.start("hello")
+    lines = [json.loads(line) for line in (await served.outlast("watch", run_id, "--json")).splitlines()]
+    assert [lines[0]["kind"], lines[-1]["kind"]] == ["run", "end"]
+    assert lines[-1]["output"] == "hello hello"
+
+
+async def test_runs_that_were_cancelled_and_terminated_say_so(served: Shell) -> None:
+    cancelled, _ = await served.waiting("pay 1")
+    await served.outlast("cancel", cancelled)
+    terminated, _ = await served.waiting("pay 2")
+    await served.client.get_workflow_handle(terminated).terminate(reason="no longer needed")
+    assert "cancelled  Somebody cancelled the run." in await served.outlast("watch", cancelled, code=1)
+    text = await served.outlast("watch", terminated, code=1)
+    assert "terminated no longer needed" in text
+    with pytest.raises(Exception, match="cancelled"):
+        await OutlastClient(served.client).get(cancelled).result()
+
+
+async def test_runs_are_listed_by_state(served: Shell) -> None:
+    run_id, call_id = await served.waiting("pay 500")
+    await served.listed(run_id)
+    listed = (await served.json("runs", "--state", "waiting", "--agent", "shop", "--limit", "1000"))["runs"]
+    [entry] = [entry for entry in listed if entry["run_id"] == run_id]
+    assert (entry["agent"], entry["state"], entry["pending"]) == ("shop", "waiting", 1)
+    await served.outlast("deny", run_id, call_id)
+    await served.output(run_id)
+
+
+async def test_what_is_not_there_is_one_helpful_line(served: Shell) -> None:
+    for verb in ("show", "watch"):
+        await served.outlast(verb, "nowhere", code=2)
+        assert served.error.startswith("error  There is no run 'nowhere'")
+
+
+async def test_doctor_finds_what_is_missing(served: Shell) -> None:
+    (served.folder / "app.py").write_text("from outlast import Agent\nshop = Agent(name='shop')\n")
+    answer = await served.json("doctor", "app.py")
+    states = {finding["check"]: finding["state"] for finding in answer["findings"]}
+    assert answer["ok"]
+    assert states["server"] == states["search"] == states["workers"] == states["app"] == "ok"
+    assert states["model"] == "warning"
+    assert states["namespace"] == "warning", "a server in memory keeps ended runs for a day"
+    answer = await served.json("doctor", "nowhere.py", code=1)
+    assert not answer["ok"]
+    answer = await served.json("doctor", "--address", "localhost:1", code=4)
+    assert [finding["check"] for finding in answer["findings"]][-1] == "server"
+    text = await served.outlast("doctor", "--namespace", "other", code=1)
+    assert "temporal operator namespace create --namespace other" in text
