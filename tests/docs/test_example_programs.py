@@ -18,6 +18,7 @@ from temporalio.client import Client
 from outlast.cli.worker_process import WorkerProcess
 from outlast.server import EmbeddedServer
 from tests.asking import PATIENCE, query_until
+from tests.scripts import run_script
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 QUESTION = 'Search "vector index", 10 results; and what is 1.2 + "3"?'
@@ -42,12 +43,7 @@ class Desk:
 
     async def python(self, *words: str, said: str = "") -> str:
         """What a Python program prints, which is told these lines."""
-        with anyio.fail_after(PATIENCE):
-            done = await anyio.run_process(
-                [sys.executable, *words], env=self.env, cwd=self.folder, input=said.encode(), check=False
-            )
-        assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
-        return done.stdout.decode()
+        return await run_script(*words, env=self.env, cwd=self.folder, typed=said)
 
     async def chat(self, said: str = "") -> str:
         # None: an import of outlast would fail.

@@ -5,13 +5,14 @@ folder, until one fails: its place in the page is in the message. `TEMPORAL_ADDR
 names the test server, so that `outlast.connection.connect()` reaches it. Settings follow the word, as in
 ```python test="skip" lint="skip":
 
-- `test="skip"`: does not run. Say in the text around it why not.
+- `test="skip"`: does not run; `reason="…"` says why not.
+- `test="contract"`: runs in tests/integration/test_readme_contract.py, which brings a worker.
 - `title="app.py"`: is written to that file, too, so that later blocks can import it.
 - `continues="yes"`: goes on where the block before it ended, with its names.
 - `lint="skip"`: may break the style.
 
 Comments that start with `#>` are the expected output of the `print` above them; `pytest --update-examples` writes
-them. A block of any other kind (```console, ```json, ```text) is prose and never runs.
+them. What becomes of the blocks of other kinds is said in `test_commands.py` and `test_pages.py`.
 """
 
 from __future__ import annotations
@@ -25,13 +26,10 @@ import pytest
 from pytest_examples import CodeExample, EvalExample, find_examples
 
 from outlast.server import EmbeddedServer
-
-ROOT = Path(__file__).parents[2]
-
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+from tests.docs.blocks import PAGES, page_id
 
 
-def blocks(page: Path) -> list[CodeExample]:
+def python_blocks(page: Path) -> list[CodeExample]:
     return [example for example in find_examples(page) if example.prefix.split()[:1] == ["python"]]
 
 
@@ -47,10 +45,10 @@ def folder(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
             del sys.modules[module]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_the_blocks_of_a_page_run_as_written(page: Path, folder: Path, eval_example: EvalExample) -> None:
     names: dict[str, Any] = {}
-    for block in blocks(page):
+    for block in python_blocks(page):
         settings = block.prefix_settings()
         continues = settings.get("continues") == "yes"
         # D: a page explains itself. F821: what goes on uses names of the block before.
@@ -61,7 +59,7 @@ def test_the_blocks_of_a_page_run_as_written(page: Path, folder: Path, eval_exam
             (eval_example.format_ruff if eval_example.update_examples else eval_example.lint_ruff)(block)
         if title := settings.get("title"):
             (folder / title).write_text(block.source)
-        if settings.get("test") == "skip":
+        if settings.get("test") in ("skip", "contract"):
             continue
         run = eval_example.run_print_update if eval_example.update_examples else eval_example.run_print_check
         names = run(block, module_globals=names if continues else {"__name__": "__main__"})

@@ -1,4 +1,4 @@
-"""README's promise that any program starts runs and decides, with nothing of outlast: its own words, and by hand."""
+"""The promise that any program starts runs and decides, with nothing of outlast: the pages' own words, and by hand."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ from outlast.server import EmbeddedServer, find_temporal
 from outlast.settings import Settings
 from outlast.worker import build_worker
 from tests.asking import PATIENCE, query_until
+from tests.docs.blocks import ROOT, blocks
 from tests.histories import assert_healthy
 from tests.scripts import run_script
 from tests.strict import assert_replays_in_sandbox
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
+README = ROOT / "README.md"
+CONTRACT = ROOT / "docs" / "reference" / "contract.md"
 PROMPT = "Ada wants a refund of order 1042."
 ANSWER = "Sorry about the headphones, Ada. Refunded 1999 cents of order 1042."
 
 
-def block(language: str, containing: str) -> str:
-    """The one block of the README in this language that contains these words."""
-    [found] = [text for text in re.findall(rf"```{language}[^\n]*\n(.*?)```", README, re.DOTALL) if containing in text]
+def block(page: Path, language: str, containing: str) -> str:
+    """The one block of a page in this language that contains these words."""
+    [found] = [each.text for each in blocks(page) if each.language == language and containing in each.text]
     return found
 
 
@@ -52,7 +53,7 @@ class Shop:
             return sum(order["refunded"] for order in db.execute(self._example["ORDERS"]))
 
     def words(self, text: str) -> str:
-        """README's words, for this queue and this run."""
+        """A page's words, for this queue and this run."""
         text = re.sub(r"\brefund-\d\b", self.run_id, text)
         text = text.replace("--task-queue outlast", f"--task-queue {self.task_queue}")
         text = text.replace('"name": "outlast"', f'"name": "{self.task_queue}"')
@@ -70,43 +71,92 @@ async def shop(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     example = runpy.run_path(str(ROOT / "examples" / "refunds.py"))
     shop = Shop(client, example)
     settings = Settings(task_queue=shop.task_queue)
-    # With a cache: what README shows asks again and again, and without one the SDK drops a task of those that pile up.
+    # With a cache: the pages ask again and again, and without one the SDK drops a task of those that pile up.
     async with build_worker(client, [example["support"]], settings=settings):
         yield shop
     await assert_replays_in_sandbox(await assert_healthy(client.get_workflow_handle(shop.run_id)))
 
 
+async def _python(shop: Shop, server: EmbeddedServer, source: str, *, without_outlast: bool = True) -> list[str]:
+    source = shop.words(source).replace("localhost:7233", server.address)
+    forbidding = "import sys\nsys.modules['outlast'] = None\n" if without_outlast else ""
+    env = {**os.environ, "OUTLAST_TASK_QUEUE": shop.task_queue}
+    return (await run_script("-c", forbidding + source, env=env)).splitlines()
+
+
 async def test_the_readmes_python_needs_only_temporalio(shop: Shop, server: EmbeddedServer) -> None:
-    source = shop.words(block("python", "temporalio.client")).replace("localhost:7233", server.address)
-    forbidding = "import sys\nsys.modules['outlast'] = None\n"
-    question, answer = (await run_script("-c", forbidding + source)).splitlines()
+    question, answer = await _python(shop, server, block(README, "python", "temporalio.client"))
     assert question == "Refund 1999 cents of order 1042? {'order_id': 1042, 'cents': 1999}"
     assert answer == ANSWER
     assert shop.refunded() == 1999
 
 
-async def test_the_readmes_lines_for_the_temporal_command_line(shop: Shop, server: EmbeddedServer) -> None:
-    commands = shop.words(block("sh", "temporal workflow")).replace("\\\n", " ").strip().splitlines()
+async def test_the_contracts_python_is_refused_with_a_reason_and_then_denies(
+    shop: Shop, server: EmbeddedServer
+) -> None:
+    refused, state, answer = await _python(shop, server, block(CONTRACT, "python", "WorkflowUpdateFailedError"))
+    assert refused.startswith("InvalidArguments: The edited arguments do not fit the schema of 'refund'")
+    assert "'state': 'denied'" in state
+    assert "Offer a voucher." in answer
+    assert shop.refunded() == 0
+
+
+async def test_the_contracts_python_with_outlasts_client(shop: Shop, server: EmbeddedServer) -> None:
+    source = block(CONTRACT, "python", "from outlast import Client")
+    state, answer = await _python(shop, server, source, without_outlast=False)
+    assert "state='approved'" in state
+    assert answer == ANSWER
+    assert shop.refunded() == 1999
+
+
+async def _temporal(shop: Shop, server: EmbeddedServer, text: str) -> list[str]:
     env = {
         **os.environ,
         "PATH": f"{find_temporal().parent}{os.pathsep}{os.environ['PATH']}",
         "TEMPORAL_ADDRESS": server.address,
     }
-    said = [await _after_waiting(shop, number, command, env) for number, command in enumerate(commands)]
+    commands = shop.words(text).replace("\\\n", " ").strip().splitlines()
+    return [await _after_waiting(shop, number, command, env) for number, command in enumerate(commands)]
+
+
+async def test_the_contracts_lines_for_the_temporal_command_line(shop: Shop, server: EmbeddedServer) -> None:
+    said = await _temporal(shop, server, block(CONTRACT, "sh", "temporal workflow signal"))
     assert "Refund 1999 cents of order 1042?" in said[1]
     assert ANSWER in said[3]
     assert shop.refunded() == 1999
 
 
-async def test_the_readmes_lines_for_curl(shop: Shop, server: EmbeddedServer) -> None:
+async def test_the_contracts_update_by_the_temporal_command_line(shop: Shop, server: EmbeddedServer) -> None:
+    said = await _temporal(shop, server, block(CONTRACT, "sh", "temporal workflow update"))
+    assert "denied" in said[1]
+    assert "Offer a voucher." in said[2]
+    assert shop.refunded() == 0
+
+
+async def _curl(shop: Shop, server: EmbeddedServer, text: str) -> list[str]:
     if shutil.which("curl") is None:
         pytest.skip("there is no curl")
-    text = shop.words(block("sh", "curl")).replace("http://localhost:7243", server.http_url)
+    text = shop.words(text).replace("http://localhost:7243", server.http_url)
     where, *commands = re.split(r"\n(?=curl )", text.replace("\\\n", " ").strip())
-    said = [await _after_waiting(shop, number, f"{where}\n{command}") for number, command in enumerate(commands)]
+    return [await _after_waiting(shop, number, f"{where}\n{command}") for number, command in enumerate(commands)]
+
+
+async def test_the_contracts_lines_for_curl(shop: Shop, server: EmbeddedServer) -> None:
+    said = await _curl(shop, server, block(CONTRACT, "sh", "signal/approve"))
     assert json.loads(said[1])["queryResult"][0][0]["prompt"] == "Refund 1999 cents of order 1042?"
     assert ANSWER in said[3]
     assert shop.refunded() == 1999
+
+
+async def test_the_contracts_updates_by_curl(shop: Shop, server: EmbeddedServer) -> None:
+    said = await _curl(shop, server, block(CONTRACT, "sh", "update/deny"))
+    assert "outcome" in json.loads(said[1]), said
+    refused = json.loads(said[1])["outcome"]["failure"]
+    assert refused["applicationFailureInfo"]["type"] == "UnknownCall"
+    assert json.loads(said[2])["outcome"]["success"][0]["state"] == "denied"
+    with anyio.fail_after(PATIENCE):
+        await shop.client.get_workflow_handle(shop.run_id).result()
+    assert shop.refunded() == 0
 
 
 async def _after_waiting(shop: Shop, number: int, command: str, env: dict[str, str] | None = None) -> str:
