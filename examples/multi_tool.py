@@ -1,11 +1,11 @@
 """An assistant with two tools: it may use both at once, and again after it saw what they gave.
 
-    python examples/multi_tool.py 'Search "vector index", 10 results; and what is 1.2 + "3"?'
+    python examples/multi_tool.py 'Search "vector databases", 10 results; and what is 1.2 + "3"?'
 
 As a durable run, each line in a terminal of its own:
 
     outlast dev examples/multi_tool.py
-    outlast run assistant 'Search "vector index", 10 results; and what is 1.2 + "3"?'
+    outlast run assistant 'Search "vector databases", 10 results; and what is 1.2 + "3"?'
 
 With DEEPSEEK_API_KEY in the environment or in `.env`, DeepSeek answers (DEEPSEEK_MODEL and DEEPSEEK_BASE_URL pick
 another model or server with the same API); without, fixed rules do.
@@ -13,7 +13,6 @@ another model or server with the same API); without, fixed rules do.
 
 import os
 import random
-import re
 import sys
 from typing import Annotated, Any
 
@@ -80,25 +79,25 @@ def search(
     return [sentence for sentence in CORPUS if query.strip().lower() in sentence.lower()][:top_k]
 
 
-@offline.rule(r'search "[^"]+"|\d\s*\+')
-def use_the_tools(prompt: Prompt) -> Conversation:
-    """What a model would do: every tool at once, then a wider search for each that found nothing."""
-    searches = re.findall(r'search "([^"]+)"(?:, (\d+) results)?', prompt.text, re.IGNORECASE)
-    sums = re.findall(r'(-?[\d.]+)\s*\+\s*("?-?[\d.]+"?)', prompt.text)
-    calls = [call("search", query=query, top_k=top_k or "3") for query, top_k in searches]
-    calls += [call("add", a=float(a.rstrip(".")), b=b.strip('".')) for a, b in sums]
-    first = yield calls
-    found = {query: result for (query, _), result in zip(searches, first, strict=False)}
-    if empty := [query for query, result in found.items() if not result.content]:
-        second = yield [call("search", query=query.split()[0]) for query in empty]
-        found |= dict(zip(empty, second, strict=True))
-    answers = [f"On {query}: {' '.join(result.content) or 'nothing.'}" for query, result in found.items()]
-    answers += [f"{a} + {b} = {result.content}." for (a, b), result in zip(sums, first[len(searches) :], strict=True)]
-    return "\n".join(answers)
+@offline.rule(r'search "(?P<query>[^"]+)"(, (?P<top_k>\d+) results)?.* (?P<a>-?[\d.]+) \+ "?(?P<b>-?[\d.]*\d)')
+def search_and_add(prompt: Prompt) -> Conversation:
+    found, added = yield [
+        call("search", query=prompt["query"], top_k=prompt.groups.get("top_k", "3")),
+        call("add", a=prompt["a"], b=prompt["b"]),
+    ]
+    if not found.content:
+        found = yield call("search", query=prompt["query"].split()[0])
+    return f"{' '.join(found.content) or 'Nothing found.'} The sum is {added.content}."
+
+
+@offline.rule(r'search "(?P<query>[^"]+)"')
+def search_only(prompt: Prompt) -> Conversation:
+    found = yield call("search", query=prompt["query"])
+    return " ".join(found.content) or "Nothing found."
 
 
 if __name__ == "__main__":
-    done = assistant.run_sync(" ".join(sys.argv[1:]) or 'Search "vector index", 10 results; and what is 1.2 + "3"?')
+    done = assistant.run_sync(" ".join(sys.argv[1:]) or 'Search "vector databases", 10 results; and what is 1.2 + "3"?')
     for part in (part for message in done.all_messages() for part in message.parts):
         if isinstance(part, ToolCallPart):
             print(f"{part.tool_name}({part.args})")

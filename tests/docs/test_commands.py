@@ -95,6 +95,7 @@ def comparable(said: str) -> list[str]:
     return sorted(re.sub(r"\b[0-9a-f]{12}\b", "…", line).strip() for line in said.splitlines() if line.strip())
 
 
+@pytest.mark.timeout(300)  # Many programs one after the other, each of which imports all of outlast.
 @pytest.mark.parametrize("page", COMMANDS, ids=page_id)
 async def test_the_commands_of_a_page_do_what_it_says(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest

@@ -21,10 +21,8 @@ from tests.asking import PATIENCE, query_until
 from tests.scripts import run_script
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-QUESTION = 'Search "vector index", 10 results; and what is 1.2 + "3"?'
-ANSWER = """\
-On vector index: A vector database finds what is similar: FAISS, Milvus and PGVector do it.
-1.2 + "3" = 4.2."""
+QUESTION = 'Search "vector databases", 10 results; and what is 1.2 + "3"?'
+ANSWER = "A vector database finds what is similar: FAISS, Milvus and PGVector do it. The sum is 4.2."
 REFUND = "Ada wants a refund of order 1042."
 
 
@@ -90,9 +88,9 @@ async def shop(desk: Desk) -> AsyncIterator[Desk]:
 
 async def test_the_assistant_uses_two_tools_at_once_and_one_again(desk: Desk) -> None:
     said = await desk.python(str(EXAMPLES / "multi_tool.py"), QUESTION)
-    *calls, first, second = said.splitlines()
+    *calls, answer = said.splitlines()
     assert [line.partition("(")[0] for line in calls] == ["search", "add", "search"]
-    assert [first, second] == ANSWER.splitlines()
+    assert answer == ANSWER
 
 
 async def test_the_assistant_runs_durably_with_the_same_answer(desk: Desk) -> None:
@@ -154,5 +152,5 @@ async def test_somebody_else_who_decides_first_is_told_and_no_mistake(shop: Desk
             await run.result()
             await chat.stdin.send(b"y\n")
             said = b"".join([part async for part in chat.stdout])
-            assert await chat.wait() == 0
     assert b"already completed" in said
+    assert b"Nothing else waits." in said
