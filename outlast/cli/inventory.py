@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from outlast.agent import Agent
+from outlast.errors import UserError
 from outlast.messages import JsonObject
 from outlast.models.test import TestModel
 from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
@@ -54,10 +55,15 @@ class UnlistedTools:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentEntry:
-    """An agent, with its tools in the order in which the model sees them."""
+    """An agent, with its tools in the order in which the model sees them.
+
+    Attributes:
+        problem: What keeps its model from being asked, such as a missing key; None where nothing does.
+    """
 
     name: str
     model: str | None
+    problem: str | None = None
     tools: list[ToolEntry] = field(default_factory=list[ToolEntry])
     unlisted: list[UnlistedTools] = field(default_factory=list[UnlistedTools])
 
@@ -76,7 +82,7 @@ async def take_inventory(agents: Sequence[Agent[Any, Any]]) -> list[AgentEntry]:
 
 
 async def _agent(agent: Agent[Any, Any]) -> AgentEntry:
-    entry = AgentEntry(name=agent.name or "", model=_model_name(agent))
+    entry = AgentEntry(name=agent.name or "", model=_model_name(agent), problem=_problem(agent))
     ctx: RunContext[Any] = RunContext(deps=None, model=TestModel())
     for toolset in _apart(agent.combined_toolset()):
         if isinstance(toolset, DynamicToolset):
@@ -104,6 +110,15 @@ def _apart(toolset: AbstractToolset[Any]) -> list[AbstractToolset[Any]]:
 
 def _model_name(agent: Agent[Any, Any]) -> str | None:
     return agent.model.model_name if agent.model is not None else None
+
+
+def _problem(agent: Agent[Any, Any]) -> str | None:
+    try:
+        if agent.model is not None:
+            agent.model.check_setup()
+    except UserError as error:
+        return error.message
+    return None
 
 
 def _tool(toolset: AbstractToolset[Any], tool: ToolsetTool[Any]) -> ToolEntry:

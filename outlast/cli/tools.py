@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from cyclopts import Parameter
-from dotenv import load_dotenv
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -16,6 +15,7 @@ from outlast.cli.loading import load_agents
 from outlast.cli.options import Json
 from outlast.cli.screen import Labelled, Screen, printable
 from outlast.messages import JsonObject
+from outlast.settings import load_env_file
 
 __all__ = ("agent_lines", "policy_words", "tools")
 
@@ -37,7 +37,7 @@ async def tools(
         json: Write one JSON value on standard output.
     """
     screen = Screen(as_json=json)
-    load_dotenv(".env")
+    load_env_file()
     entries = [entry.to_json() for entry in await take_inventory(load_agents(app))]
     screen.answer({"agents": entries}, *[line for entry in entries for line in _whole(entry, schema=schema)])
 
