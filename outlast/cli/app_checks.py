@@ -32,7 +32,7 @@ async def app_findings(app: str) -> list[Finding]:
 
 def _agents(app: str, entries: list[AgentEntry]) -> Iterator[Finding]:
     for entry in entries:
-        tools = "1 tool" if len(entry.tools) == 1 else f"{len(entry.tools)} tools"
+        tools = {0: "no tools", 1: "1 tool"}.get(len(entry.tools), f"{len(entry.tools)} tools")
         unlisted = f", and toolsets that need a run: {len(entry.unlisted)}" if entry.unlisted else ""
         yield ok("app", f"{app} hosts {entry.name!r}, with {tools}{unlisted}")
         if entry.model is None:

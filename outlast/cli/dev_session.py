@@ -369,3 +369,5 @@ class DevSession:
             await worker.kill()
         if self.server is not None:
             await self.server.stop()
+        # A second Ctrl-C ends processes on its own, and must have done so.
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -21,8 +21,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.cli.finding import Finding, failure, ok, warning
 from outlast.cli.listening import who_listens
 from outlast.cli.options import Options
-from outlast.cli.program import program
-from outlast.connection import DEFAULT_ADDRESS, connect
+from outlast.cli.program import operator
+from outlast.connection import connect
 from outlast.contracts import MAX_PAYLOAD_BYTES
 from outlast.errors import OutlastError, ServerUnreachable, UserError
 from outlast.logs import logging_runtime
@@ -76,13 +76,6 @@ def _target(temporal: TemporalClient) -> str:
     return temporal.service_client.config.target_host
 
 
-def _operator(temporal: TemporalClient, *words: str) -> str:
-    """A command of Temporal's own, for this very server."""
-    target = _target(temporal)
-    where = [] if target.replace("127.0.0.1", "localhost") == DEFAULT_ADDRESS else ["--address", target]
-    return " ".join([program("temporal"), "operator", *words, *where])
-
-
 async def _http_api(temporal: TemporalClient) -> AsyncIterator[Finding]:
     """Whether the HTTP API is where `outlast dev` puts it: where else it may be, no server says."""
     host, _, port = _target(temporal).rpartition(":")
@@ -117,7 +110,7 @@ def _cluster_at(url: str) -> str:
 def _no_namespace(temporal: TemporalClient, error: RPCError) -> Finding:
     name = temporal.namespace
     if error.status == RPCStatusCode.NOT_FOUND:
-        fix = _operator(temporal, "namespace", "create", "--namespace", name, "--retention", "720h")
+        fix = operator(_target(temporal), "namespace", "create", "--namespace", name, "--retention", "720h")
         return failure("namespace", f"the server has no namespace {name!r}", fix)
     return warning("namespace", f"{name} may not be looked at: {error.message}")
 
@@ -127,7 +120,7 @@ def _retention(temporal: TemporalClient, described: DescribeNamespaceResponse) -
     days = described.config.workflow_execution_retention_ttl.ToTimedelta().total_seconds() / 86_400
     kept = "a day" if days == 1 else f"{days:g} days"
     if days < LEAST_DAYS:
-        fix = _operator(temporal, "namespace", "update", "--namespace", name, "--retention", "720h")
+        fix = operator(_target(temporal), "namespace", "update", "--namespace", name, "--retention", "720h")
         message = f"{name} keeps ended runs for {kept} only: after that nobody can see what they did"
         return warning("namespace", message, fix)
     return ok("namespace", f"{name}, which keeps ended runs for {kept}")
@@ -157,7 +150,9 @@ async def _search_attributes(temporal: TemporalClient) -> AsyncIterator[Finding]
     missing = [name for name in SEARCH_ATTRIBUTES if name not in there]
     wrong = [name for name, kind in SEARCH_ATTRIBUTES.items() if name in there and there[name] != kind]
     for name in wrong:
-        remove = _operator(temporal, "search-attribute", "remove", "--namespace", temporal.namespace, "--name", name)
+        remove = operator(
+            _target(temporal), "search-attribute", "remove", "--namespace", temporal.namespace, "--name", name
+        )
         yield warning(
             "search",
             f"{name} is registered as {_kind(there[name])} and not as {_kind(SEARCH_ATTRIBUTES[name])}, so runs do not "
@@ -173,7 +168,7 @@ async def _search_attributes(temporal: TemporalClient) -> AsyncIterator[Finding]
 
 def _create(temporal: TemporalClient, names: Sequence[str]) -> str:
     pairs = [word for name in names for word in ("--name", name, "--type", _kind(SEARCH_ATTRIBUTES[name]))]
-    return _operator(temporal, "search-attribute", "create", "--namespace", temporal.namespace, *pairs)
+    return operator(_target(temporal), "search-attribute", "create", "--namespace", temporal.namespace, *pairs)
 
 
 def _kind(kind: IndexedValueType.ValueType) -> str:

@@ -19,6 +19,9 @@ from outlast.settings import load_env_file
 
 __all__ = ("agent_lines", "policy_words", "tools")
 
+WIDEST_COLUMN = 40
+"""Longer signatures do not push aside what applies to the others."""
+
 
 async def tools(
     app: str,
@@ -45,8 +48,10 @@ async def tools(
 def agent_lines(entry: JsonObject) -> list[RenderableType]:
     """An agent and its tools in a few lines."""
     lines: list[RenderableType] = [_head(entry)]
-    for tool in entry["tools"]:
-        line = Text(f"{_signature(tool)}  ")
+    signatures = [_signature(tool) for tool in entry["tools"]]
+    column = max((len(each) for each in signatures if len(each) <= WIDEST_COLUMN), default=0)
+    for tool, signature in zip(entry["tools"], signatures, strict=True):
+        line = Text(f"{signature.ljust(column)}  ")
         line.append(policy_words(tool), style="dim")
         lines.append(Labelled("", line))
     lines += [Labelled("", line) for line in _unlisted(entry)]
