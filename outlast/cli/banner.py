@@ -102,11 +102,12 @@ def start_lines(inventory: list[JsonObject], place: Place, settings: Settings, *
 
 
 def _from_anywhere(agent: str, place: Place, settings: Settings) -> list[Text]:
-    """The same without outlast: in two lines, which a shell takes as they are."""
+    """The same without outlast: in lines that fit 80 columns, and that a shell takes as they are."""
     given = "" if _plain(place.address) == DEFAULT_ADDRESS else f" --address {place.address}"
     given += "" if place.namespace == "default" else f" --namespace {place.namespace}"
     run = json.dumps({"agent": agent, "prompt": "Hello"})
     return [
-        whole(f"{program('temporal')} workflow start{given} --task-queue {settings.task_queue} \\"),
-        whole(f"  --type AgentRun --input '{run}'"),
+        whole(f"{program('temporal')} workflow start{given} \\"),
+        whole(f"  --task-queue {settings.task_queue} --type AgentRun \\"),
+        whole(f"  --input '{run}'"),
     ]

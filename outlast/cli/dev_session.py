@@ -148,7 +148,7 @@ class DevSession:
                 case _WorkerEnded(worker=worker, error=error):
                     self._worker_ended(worker, error)
                 case _StartAgain():
-                    if self._worker is None and self._starting is None:
+                    if self._worker is None and not self._is_starting():
                         self._start_worker()
                 case _ServerEnded():
                     await self._restart_server()
@@ -184,6 +184,9 @@ class DevSession:
             self._starting.cancel()
         self._starting = self._in_background(self._start())
 
+    def _is_starting(self) -> bool:
+        return self._starting is not None and not self._starting.done()
+
     async def _start(self) -> None:
         worker = WorkerProcess(self.app, env=self._environment(), folder=Path.cwd())
         try:
@@ -205,7 +208,7 @@ class DevSession:
         return env | {"OUTLAST_LOG_FORMAT": os.environ.get("OUTLAST_LOG_FORMAT", "text")}
 
     def _take_over(self, worker: WorkerProcess) -> None:
-        old, self._worker, self._starting = self._worker, worker, None
+        old, self._worker = self._worker, worker
         if old is not None:
             self._drain(old)
         self._in_background(self._watch_worker(worker))
@@ -220,7 +223,9 @@ class DevSession:
         self._say("worker", f"process {worker.pid} has taken over", *map(printable, what), style="bold green")
 
     def _cannot_start(self, reason: str) -> None:
-        self._starting = None
+        if self._is_starting():
+            # Newer code is being loaded, which may be better.
+            return
         waits = "Nothing is served until then: runs wait, and lose nothing."
         if self._worker is not None:
             # What it would go on with is code that is no longer there.

@@ -27,7 +27,7 @@ class ToolEntry:
     """A tool of an agent.
 
     Attributes:
-        toolset: Label of the toolset that offers it.
+        toolset: Label of the toolset that it was added to, below whatever wraps that.
         where: File and line of its function, where it has one.
         json_schema: Of its arguments.
         policy: What applies to a call, with defaults; durations in seconds.
@@ -97,7 +97,7 @@ async def _agent(agent: Agent[Any, Any]) -> AgentEntry:
             reason = f"lists its tools in a run only: {problem}"
             entry.unlisted.append(UnlistedTools(toolset=toolset.label, reason=reason))
             continue
-        entry.tools.extend(_tool(toolset, tool.under(agent.tool_settings)) for tool in offered.values())
+        entry.tools.extend(_tool(tool.under(agent.tool_settings)) for tool in offered.values())
     return entry
 
 
@@ -121,8 +121,9 @@ def _problem(agent: Agent[Any, Any]) -> str | None:
     return None
 
 
-def _tool(toolset: AbstractToolset[Any], tool: ToolsetTool[Any]) -> ToolEntry:
+def _tool(tool: ToolsetTool[Any]) -> ToolEntry:
     policy = tool.policy()
+    toolset, original = _origin(tool)
     may_wait = tool.may_need_approval
     always = tool.settings.requires_approval is True or tool.tool_def.kind == "unapproved"
     shown = policy.model_dump(mode="json")
@@ -133,7 +134,7 @@ def _tool(toolset: AbstractToolset[Any], tool: ToolsetTool[Any]) -> ToolEntry:
         name=tool.tool_def.name,
         description=tool.tool_def.description,
         toolset=toolset.label,
-        where=_where(tool),
+        where=_where(toolset, original),
         json_schema=tool.tool_def.parameters_json_schema,
         policy=shown,
         approval="always" if always else "sometimes" if may_wait else "never",
@@ -141,11 +142,16 @@ def _tool(toolset: AbstractToolset[Any], tool: ToolsetTool[Any]) -> ToolEntry:
     )
 
 
-def _where(tool: ToolsetTool[Any]) -> str | None:
-    """File and line of the function behind a tool, however many wrappers are around it."""
+def _origin(tool: ToolsetTool[Any]) -> tuple[AbstractToolset[Any], ToolsetTool[Any]]:
+    """The toolset that a tool was added to, and the tool as it is there, however many wrappers are around it."""
     toolset = tool.toolset
     while tool.origin is not None:
         toolset, tool = tool.origin
+    return toolset, tool
+
+
+def _where(toolset: AbstractToolset[Any], tool: ToolsetTool[Any]) -> str | None:
+    """File and line of the function behind a tool."""
     made = toolset.tools.get(tool.tool_def.name) if isinstance(toolset, FunctionToolset) else None
     if made is None:
         return None

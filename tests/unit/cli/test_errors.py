@@ -109,10 +109,9 @@ def test_an_option_that_there_is_not(words: list[str], capsys: pytest.CaptureFix
     )
 
 
-@pytest.mark.parametrize("words", [words for words in ALL if words[1:]], ids=named)
+# Without its argument `pending` lists all runs.
+@pytest.mark.parametrize("words", [words for words in ALL if words[1:] and words[0] != "pending"], ids=named)
 def test_an_argument_that_is_missing(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    if words[0] == "pending":
-        pytest.skip("it lists all runs then")
     assert main(words[:-1]) == ExitCode.USAGE
     captured = capsys.readouterr()
     assert captured.out == ""
