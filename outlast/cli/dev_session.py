@@ -167,8 +167,9 @@ class DevSession:
         self.screen.say(Labelled(label, *words, style=style))
 
     async def _note_others(self, temporal: TemporalClient) -> None:
-        others = await who_listens(temporal, self.settings.task_queue)
-        if self.server is None and others:
+        if self.server is not None:
+            return
+        if others := await who_listens(temporal, self.settings.task_queue):
             self._say(
                 "note",
                 f"Other workers listen on this queue: {', '.join(others.workers)}. They share its runs, so they must "

@@ -1,5 +1,7 @@
 """What a person reads when no Temporal server answers."""
 
+# ruff: noqa: E501 -- a message is one line
+
 from __future__ import annotations
 
 import socket
