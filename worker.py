@@ -47,7 +47,7 @@ def build_worker(
         task_queue: By default that of the settings.
         **options: Further options of `temporalio.worker.Worker`.
     """
-    settings = settings or Settings()
+    settings = settings or Settings.load()
     plugin = OutlastPlugin(agents=agents, resources=resources, settings=settings)
     return Worker(client, task_queue=task_queue or settings.task_queue, plugins=[plugin], **options)
 
@@ -75,7 +75,7 @@ async def run_worker(
         settings: By default read from the environment and `.env`.
         on_ready: Called when the worker listens; by default the log says so.
     """
-    settings = settings or Settings()
+    settings = settings or Settings.load()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

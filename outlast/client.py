@@ -445,7 +445,9 @@ def explain_rpc(error: RPCError, run_id: str) -> Exception:
         case RPCStatusCode.NOT_FOUND if "already completed" in error.message or "closing workflow" in error.message:
             return UnknownRun(f"The run {run_id!r} has ended: nothing of it waits any more.")
         case RPCStatusCode.NOT_FOUND:
-            return UnknownRun(f"There is no run {run_id!r} in this namespace. `outlast pending` lists those that wait.")
+            return UnknownRun(
+                f"There is no run {run_id!r} in this namespace. `outlast runs` lists those that there are."
+            )
         case RPCStatusCode.DEADLINE_EXCEEDED | RPCStatusCode.CANCELLED:
             return UserError(
                 f"No worker answered for the run {run_id!r}: start one with `outlast worker APP`. Decisions can be "

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import anyio
-from dotenv import dotenv_values
 from temporalio.client import Client, Plugin
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError
 
 from outlast.errors import ServerUnreachable, UserError
+from outlast.settings import read_env_file
 
 __all__ = ("DEFAULT_ADDRESS", "connect", "connection_settings")
 
@@ -80,9 +80,9 @@ def connection_settings(
     Raises:
         UserError: The file or a variable cannot be read.
     """
-    from_file = {name: value for name, value in dotenv_values(".env").items() if value is not None}
+    variables = {**read_env_file(), **os.environ}
     try:
-        config = ClientConfig.load_client_connect_config(profile, override_env_vars={**from_file, **os.environ})
+        config = ClientConfig.load_client_connect_config(profile, override_env_vars=variables)
     except (RuntimeError, ValueError, OSError) as error:
         raise UserError(
             f"The connection settings of Temporal cannot be used: {error}. They come from TEMPORAL_* in the "

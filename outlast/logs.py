@@ -29,6 +29,7 @@ def configure_logs(level: str = "info", *, as_json: bool | None = None, stream: 
     target: TextIO = stream or sys.stderr
     as_json = not target.isatty() if as_json is None else as_json
     handler = logging.StreamHandler(target)
+    handler.addFilter(_is_news)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[
@@ -86,6 +87,13 @@ def _short(_logger: Any, _name: str, event: EventDict) -> EventDict:
 
 def _clock(_logger: Any, _name: str, event: EventDict) -> EventDict:
     return structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False)(_logger, _name, event)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """An agent that no worker knows is looked for again and again for some seconds: its name is told once."""
+    known: dict[str, Any] = getattr(record, "temporal_activity", None) or {}
+    error = record.exc_info[1] if record.exc_info else None
+    return getattr(error, "type", None) != "UnknownAgent" or known.get("attempt", 1) == 1
 
 
 def _in_one_line(_logger: Any, _name: str, event: EventDict) -> EventDict:

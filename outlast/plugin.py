@@ -99,7 +99,7 @@ class OutlastPlugin(ClientPlugin, WorkerPlugin):
     ) -> None:
         self._agents = _by_name(agents)
         self._resources = resources
-        self.settings = settings or Settings()
+        self.settings = settings or Settings.load()
 
     def name(self) -> str:
         """The plugin's name."""

@@ -30,7 +30,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast import leash
 from outlast.errors import OutlastError, UserError
 
-__all__ = ("SEARCH_ATTRIBUTES", "EmbeddedServer", "ServerFailed", "find_temporal")
+__all__ = ("SEARCH_ATTRIBUTES", "EmbeddedServer", "FolderInUse", "PortTaken", "ServerFailed", "find_temporal")
 
 SEARCH_ATTRIBUTES: Final[Mapping[str, str]] = {
     "OutlastAgent": "Keyword",
@@ -60,6 +60,32 @@ class ServerFailed(OutlastError):
     def __init__(self, message: str, *, log: str = "") -> None:
         super().__init__(f"{message} Its last lines:\n{log}" if log else message)
         self.log = log
+
+
+class PortTaken(UserError):
+    """A port that was asked for is in use: `port`, for the server's `purpose`."""
+
+    def __init__(self, port: int, purpose: str) -> None:
+        super().__init__(
+            f"Port {port} for the embedded server's {purpose} is in use. Stop what listens there, or choose another "
+            "port (0 takes a free one)."
+        )
+        self.port = port
+        self.purpose = purpose
+
+
+class FolderInUse(UserError):
+    """Another embedded server keeps its state in the folder. `pid` and `address` are None where it does not say."""
+
+    def __init__(self, folder: Path, *, pid: int | None, address: str | None) -> None:
+        holder = f" (process {pid}, at {address})" if pid is not None else ""
+        super().__init__(
+            f"The folder {str(folder)!r} is in use by another embedded server{holder}. Use that one, stop it, or "
+            "choose another folder."
+        )
+        self.folder = folder
+        self.pid = pid
+        self.address = address
 
 
 class EmbeddedServer:
@@ -375,10 +401,16 @@ class EmbeddedServer:
         if self.data_dir is None:
             self._log = self._log or tempfile.TemporaryFile()  # noqa: SIM115 -- open as long as the server runs
             return
-        self.data_dir.mkdir(parents=True, exist_ok=True)
-        if self._lock is None:
-            self._lock = await lock_directory(self.data_dir)
-        self._log = self._log or (self.data_dir / "temporal.log").open("w+b")
+        try:
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            if self._lock is None:
+                self._lock = await lock_directory(self.data_dir)
+            self._log = self._log or (self.data_dir / "temporal.log").open("w+b")
+        except OSError as error:
+            raise UserError(
+                f"The embedded server cannot keep its state in {str(self.data_dir)!r}: {error.strerror}. Make that a "
+                "folder that can be written, or name another one with OUTLAST_STATE_DIR."
+            ) from error
 
     def _close_files(self) -> None:
         for file in (self._log, self._lock):
@@ -418,7 +450,7 @@ def choose_ports(asked: Mapping[str, int]) -> dict[str, int]:
     """A port for each name: the one that was asked for, or a free one for 0.
 
     Raises:
-        UserError: A port that was asked for is taken.
+        PortTaken: A port that was asked for is in use.
     """
     ports: dict[str, int] = {}
     # All are held until each is chosen, so that none is chosen twice.
@@ -433,10 +465,7 @@ def choose_ports(asked: Mapping[str, int]) -> dict[str, int]:
             try:
                 probe.bind((_IP, port))
             except OSError as error:
-                raise UserError(
-                    f"Port {port} for the embedded server's {name} is in use. Stop what listens there, or choose "
-                    "another port (0 takes a free one)."
-                ) from error
+                raise PortTaken(port, name) from error
             ports[name] = probe.getsockname()[1]
     finally:
         for probe in held:
@@ -448,7 +477,7 @@ async def lock_directory(data_dir: Path) -> IO[str]:
     """Claim a folder for one server. The claim ends with the last process that holds the file open.
 
     Raises:
-        UserError: Another server holds it.
+        FolderInUse: Another server holds it.
     """
     file = (data_dir / "temporal.lock").open("a+", encoding="utf-8")
     # A server that was killed with its parent holds its files for some milliseconds more.
@@ -462,12 +491,9 @@ async def lock_directory(data_dir: Path) -> IO[str]:
                 await anyio.sleep(0.05)
                 continue
             file.seek(0)
-            holder = _holder(file.read())
+            pid, address = _holder(file.read())
             file.close()
-            raise UserError(
-                f"The folder {str(data_dir)!r} is in use by another embedded server{holder}. Use that one, stop it, "
-                "or choose another folder."
-            ) from error
+            raise FolderInUse(data_dir, pid=pid, address=address) from error
 
 
 def _flock(file: IO[str]) -> None:
@@ -478,12 +504,12 @@ def _flock(file: IO[str]) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _holder(text: str) -> str:
+def _holder(text: str) -> tuple[int | None, str | None]:
     try:
         known: Any = json.loads(text)
-        return f" (process {known['pid']}, at {known['address']})"
+        return known["pid"], known["address"]
     except (ValueError, KeyError, TypeError):
-        return ""
+        return None, None
 
 
 def _screaming(kind: str) -> str:

@@ -5,16 +5,48 @@ Where the Temporal server is, is Temporal's own to say: see `outlast.connection`
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+from dotenv import dotenv_values
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from outlast.errors import UserError
 
-__all__ = ("Seconds", "Settings")
+__all__ = ("ENV_FILE", "Seconds", "Settings", "load_env_file", "read_env_file")
+
+ENV_FILE = ".env"
+"""In the current folder. The environment wins over it."""
+
+
+def read_env_file() -> dict[str, str]:
+    """What `.env` sets; nothing where there is no such file.
+
+    Raises:
+        UserError: It cannot be read.
+    """
+    try:
+        return {name: value for name, value in dotenv_values(ENV_FILE).items() if value is not None}
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(error) from error
+
+
+def load_env_file() -> None:
+    """Put what `.env` sets into this process's environment, where that does not set it itself. Raises as above."""
+    for name, value in read_env_file().items():
+        os.environ.setdefault(name, value)
+
+
+def _unreadable(error: Exception) -> UserError:
+    reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", error)
+    return UserError(
+        f"The file {str(Path(ENV_FILE).resolve())!r} cannot be read: {reason}. It holds a line NAME=value for each "
+        "setting; mend it, or move it away."
+    )
 
 
 def _from_seconds(value: Any) -> Any:
@@ -44,7 +76,7 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="OUTLAST_", env_file=".env", env_file_encoding="utf-8", extra="ignore", frozen=True
+        env_prefix="OUTLAST_", env_file=ENV_FILE, env_file_encoding="utf-8", extra="ignore", frozen=True
     )
 
     task_queue: str = Field(default="outlast", min_length=1)
@@ -79,9 +111,17 @@ class Settings(BaseSettings):
         """
         try:
             return cls(**{name: value for name, value in overrides.items() if value is not None})
+        except (OSError, UnicodeDecodeError) as error:
+            raise _unreadable(error) from error
         except ValidationError as error:
             mistakes = [
-                f"  OUTLAST_{str(mistake['loc'][0]).upper()}={mistake['input']}: {mistake['msg']}"
+                f"  OUTLAST_{str(mistake['loc'][0]).upper()}={mistake['input']}: {_expected(mistake)}"
                 for mistake in error.errors(include_url=False)
             ]
             raise UserError("\n".join(["These settings cannot be used:", *mistakes])) from error
+
+
+def _expected(mistake: ErrorDetails) -> str:
+    if mistake["type"].startswith("time_delta"):
+        return "expected seconds, such as 10, or ISO 8601, such as PT10S"
+    return mistake["msg"].replace("Input should be", "expected").removeprefix("Value error, ")

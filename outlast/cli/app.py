@@ -84,11 +84,11 @@ def main(arguments: Sequence[str]) -> ExitCode:
         Its exit code. Errors are told on the screen.
     """
     screen = Screen(as_json="--json" in arguments)
+    verb = next((word for word in arguments[:1] if word in _NAMES), None)
     try:
-        verb = next((word for word in arguments[:1] if word in _NAMES), None)
         code = command_line(verb)(arguments, exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        screen.error("Usage", f"{error} See `outlast --help`.")
+        screen.error("Usage", f"{error} See `{' '.join(['outlast', *([verb] if verb else [])])} --help`.")
         return ExitCode.USAGE
     except KeyboardInterrupt:
         screen.say("")

@@ -201,14 +201,12 @@ class _Demo:
         self._say("look", *look)
         example = short(APP)
         steps = [
-            whole(f"{program('outlast')} worker {example}"),
+            whole(f"{program('outlast')} {'worker' if self.screen.asks else 'dev'} {example}"),
             whole(f'{program("outlast")} run support "{PROMPT}"'),
             whole(f"{program('outlast')} pending"),
         ]
-        if self.screen.asks:
-            steps.insert(0, Text("While this server runs, in other terminals:"))
-        else:
-            steps.insert(0, whole(f"{program('temporal')} server start-dev"))
+        where = "While this server runs, in other terminals:" if self.screen.asks else "Each in a terminal of its own:"
+        steps.insert(0, Text(where))
         self._say("next", f"Read {example}. Then run it yourself:", *steps)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from outlast.agent import Agent
+from outlast.errors import UserError
 from outlast.messages import JsonObject
 from outlast.models.test import TestModel
 from outlast.toolsets.abstract import AbstractToolset, ToolsetTool
@@ -26,7 +27,7 @@ class ToolEntry:
     """A tool of an agent.
 
     Attributes:
-        toolset: Label of the toolset that offers it.
+        toolset: Label of the toolset that it was added to, below whatever wraps that.
         where: File and line of its function, where it has one.
         json_schema: Of its arguments.
         policy: What applies to a call, with defaults; durations in seconds.
@@ -54,10 +55,15 @@ class UnlistedTools:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentEntry:
-    """An agent, with its tools in the order in which the model sees them."""
+    """An agent, with its tools in the order in which the model sees them.
+
+    Attributes:
+        problem: What keeps its model from being asked, such as a missing key; None where nothing does.
+    """
 
     name: str
     model: str | None
+    problem: str | None = None
     tools: list[ToolEntry] = field(default_factory=list[ToolEntry])
     unlisted: list[UnlistedTools] = field(default_factory=list[UnlistedTools])
 
@@ -76,7 +82,7 @@ async def take_inventory(agents: Sequence[Agent[Any, Any]]) -> list[AgentEntry]:
 
 
 async def _agent(agent: Agent[Any, Any]) -> AgentEntry:
-    entry = AgentEntry(name=agent.name or "", model=_model_name(agent))
+    entry = AgentEntry(name=agent.name or "", model=_model_name(agent), problem=_problem(agent))
     ctx: RunContext[Any] = RunContext(deps=None, model=TestModel())
     for toolset in _apart(agent.combined_toolset()):
         if isinstance(toolset, DynamicToolset):
@@ -91,7 +97,7 @@ async def _agent(agent: Agent[Any, Any]) -> AgentEntry:
             reason = f"lists its tools in a run only: {problem}"
             entry.unlisted.append(UnlistedTools(toolset=toolset.label, reason=reason))
             continue
-        entry.tools.extend(_tool(toolset, tool.under(agent.tool_settings)) for tool in offered.values())
+        entry.tools.extend(_tool(tool.under(agent.tool_settings)) for tool in offered.values())
     return entry
 
 
@@ -106,8 +112,18 @@ def _model_name(agent: Agent[Any, Any]) -> str | None:
     return agent.model.model_name if agent.model is not None else None
 
 
-def _tool(toolset: AbstractToolset[Any], tool: ToolsetTool[Any]) -> ToolEntry:
+def _problem(agent: Agent[Any, Any]) -> str | None:
+    try:
+        if agent.model is not None:
+            agent.model.check_setup()
+    except UserError as error:
+        return error.message
+    return None
+
+
+def _tool(tool: ToolsetTool[Any]) -> ToolEntry:
     policy = tool.policy()
+    toolset, original = _origin(tool)
     may_wait = tool.may_need_approval
     always = tool.settings.requires_approval is True or tool.tool_def.kind == "unapproved"
     shown = policy.model_dump(mode="json")
@@ -118,7 +134,7 @@ def _tool(toolset: AbstractToolset[Any], tool: ToolsetTool[Any]) -> ToolEntry:
         name=tool.tool_def.name,
         description=tool.tool_def.description,
         toolset=toolset.label,
-        where=_where(tool),
+        where=_where(toolset, original),
         json_schema=tool.tool_def.parameters_json_schema,
         policy=shown,
         approval="always" if always else "sometimes" if may_wait else "never",
@@ -126,11 +142,16 @@ def _tool(toolset: AbstractToolset[Any], tool: ToolsetTool[Any]) -> ToolEntry:
     )
 
 
-def _where(tool: ToolsetTool[Any]) -> str | None:
-    """File and line of the function behind a tool, however many wrappers are around it."""
+def _origin(tool: ToolsetTool[Any]) -> tuple[AbstractToolset[Any], ToolsetTool[Any]]:
+    """The toolset that a tool was added to, and the tool as it is there, however many wrappers are around it."""
     toolset = tool.toolset
     while tool.origin is not None:
         toolset, tool = tool.origin
+    return toolset, tool
+
+
+def _where(toolset: AbstractToolset[Any], tool: ToolsetTool[Any]) -> str | None:
+    """File and line of the function behind a tool."""
     made = toolset.tools.get(tool.tool_def.name) if isinstance(toolset, FunctionToolset) else None
     if made is None:
         return None

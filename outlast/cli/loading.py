@@ -7,6 +7,8 @@ import importlib.util
 import os
 import sys
 import traceback
+from contextlib import redirect_stdout
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -15,7 +17,7 @@ from outlast.agent import Agent
 from outlast.errors import OutlastError, UserError
 from outlast.plugin import OutlastPlugin
 
-__all__ = ("load_agents",)
+__all__ = ("check_app", "is_file", "load_agents")
 
 EXAMPLE = """\
     from outlast import Agent
@@ -50,20 +52,51 @@ def load_agents(app: str) -> list[Agent[Any, Any]]:
     return agents
 
 
-def _import(app: str) -> ModuleType:
+def is_file(app: str) -> bool:
+    """Whether an app is named by its file, not as a module."""
+    return app.endswith(".py") or os.sep in app
+
+
+def check_app(app: str) -> None:
+    """Find out whether there is such an app, without loading it.
+
+    Raises:
+        UserError: There is none.
+    """
     path = Path(app)
-    is_file = app.endswith(".py") or os.sep in app
-    if is_file and not path.is_file():
-        raise UserError(f"There is no file {app!r} (looked in {str(Path.cwd())!r}).{_python_files(path)}")
-    folder = path.resolve().parent if is_file else Path.cwd()
+    if path.is_dir() and (is_file(app) or app.startswith(".")):
+        raise UserError(
+            f"{app!r} is a folder. An app is a file (app.py) or a module (shop.agents).{_python_files(path)}"
+        )
+    if is_file(app):
+        if not path.is_file():
+            raise UserError(f"There is no file {app!r} (looked in {str(Path.cwd())!r}).{_python_files(path)}")
+        return
+    name, colon, variable = app.partition(":")
+    if colon:
+        raise UserError(
+            f"{app!r} names an object. An app is a whole file or module, and every agent in it is hosted: {name!r} "
+            f"without {':' + variable!r}."
+        )
+    top = name.partition(".")[0]
+    if not top or not (top in sys.modules or PathFinder.find_spec(top, [str(Path.cwd()), *sys.path])):
+        raise UserError(_no_module(top, path))
+
+
+def _import(app: str) -> ModuleType:
+    check_app(app)
+    path = Path(app)
+    folder = path.resolve().parent if is_file(app) else Path.cwd()
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
-        return _run_file(path.resolve()) if is_file else importlib.import_module(app)
+        # Standard output is the verb's answer: what an app prints while it is loaded is no part of that.
+        with redirect_stdout(sys.stderr):
+            return _run_file(path.resolve()) if is_file(app) else importlib.import_module(app)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise UserError(_explain(app, error, is_file=is_file)) from error
+        raise UserError(_explain(app, error)) from error
 
 
 def _run_file(path: Path) -> ModuleType:
@@ -78,17 +111,21 @@ def _run_file(path: Path) -> ModuleType:
     return module
 
 
-def _explain(app: str, error: BaseException, *, is_file: bool) -> str:
+def _no_module(name: str, path: Path) -> str:
+    return (
+        f"There is no module {name!r} here. An app is a file (app.py) or a module that can be imported from "
+        f"{str(Path.cwd())!r}.{_python_files(path)}"
+    )
+
+
+def _explain(app: str, error: BaseException) -> str:
     where = _where(error, app)
     match error:
         case SyntaxError():
             line = f":\n\n    {error.text.strip()}" if error.text else "."
             return f"{where}: {error.msg}{line}"
-        case ModuleNotFoundError() if not is_file and error.name and f"{app}.".startswith(f"{error.name}."):
-            return (
-                f"There is no module {error.name!r} here. An app is a file (app.py) or a module that can be imported "
-                f"from {str(Path.cwd())!r}.{_python_files(Path(app))}"
-            )
+        case ModuleNotFoundError() if not is_file(app) and error.name and f"{app}.".startswith(f"{error.name}."):
+            return _no_module(error.name, Path(app))
         case ModuleNotFoundError():
             return (
                 f"{where} imports {error.name!r}, which this Python does not have ({sys.executable}). Install it "
@@ -137,6 +174,6 @@ def _short(filename: str) -> str:
 
 
 def _python_files(path: Path) -> str:
-    folder = path.parent if path.parent.is_dir() else Path()
+    folder = path if path.is_dir() else path.parent if path.parent.is_dir() else Path()
     there = sorted(file.name for file in folder.glob("*.py") if not file.name.startswith("_"))[:5]
     return f" There is: {', '.join(there)}." if there else ""

@@ -10,6 +10,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client as TemporalClient
 from temporalio.service import RPCError, RPCStatusCode
 
+from outlast.cli.program import operator
 from outlast.cli.screen import Screen
 from outlast.client import Client
 from outlast.connection import connect
@@ -73,9 +74,10 @@ class Options:
 
 def _no_namespace(temporal: TemporalClient) -> str:
     name = temporal.namespace
+    create = operator(_target(temporal), "namespace", "create", "--namespace", name)
     return (
         f"The Temporal server at {_target(temporal)} has no namespace {name!r}. Say which one with --namespace or "
-        f"TEMPORAL_NAMESPACE, or make it: temporal operator namespace create --namespace {name}"
+        f"TEMPORAL_NAMESPACE, or make it: {create}"
     )
 
 

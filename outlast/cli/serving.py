@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
-from typing import Any
+from typing import Any, TextIO
 
-from dotenv import load_dotenv
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client as TemporalClient
 from temporalio.service import RPCError, RPCStatusCode
@@ -18,7 +21,7 @@ from outlast.cli.inventory import take_inventory
 from outlast.cli.loading import load_agents
 from outlast.cli.options import Options
 from outlast.logs import configure_logs
-from outlast.settings import Settings
+from outlast.settings import Settings, load_env_file
 from outlast.worker import run_worker
 
 __all__ = ("worker",)
@@ -39,12 +42,13 @@ def worker(app: str, /, *, options: Options | None = None) -> None:
         app: A file (app.py) or a module (shop.agents).
     """
     options = options or Options()
-    load_dotenv(".env")
+    load_env_file()
     settings = Settings.load()
     configure_logs(settings.log_level, as_json=_log_as_json(settings, options))
     # Before there is an event loop: an app may start and end one of its own while it is imported.
     agents = load_agents(app)
-    asyncio.run(_serve(agents, options, settings))
+    with _kept_for_the_answer() if options.json else nullcontext() as answer:
+        asyncio.run(_serve(agents, options, settings, answer))
 
 
 def _log_as_json(settings: Settings, options: Options) -> bool | None:
@@ -56,20 +60,41 @@ def _log_as_json(settings: Settings, options: Options) -> bool | None:
             return chosen == "json"
 
 
-async def _serve(agents: list[Agent[Any, Any]], options: Options, settings: Settings) -> None:
+@contextmanager
+def _kept_for_the_answer() -> Generator[TextIO]:
+    """Standard output, which nothing else writes to: what tools and their child processes print goes to its neighbour.
+
+    Whoever started this process reads one line. A tool whose words nobody reads would hang once the pipe is full.
+    """
+    sys.stdout.flush()
+    with os.fdopen(os.dup(1), "w") as answer:
+        os.dup2(2, 1)
+        try:
+            yield answer
+        finally:
+            sys.stdout.flush()
+            os.dup2(answer.fileno(), 1)
+
+
+async def _serve(agents: list[Agent[Any, Any]], options: Options, settings: Settings, answer: TextIO | None) -> None:
     temporal = await options.connect()
+    inventory = await take_inventory(agents)
     ready = {
         "agents": [agent.name for agent in agents],
-        "inventory": [entry.to_json() for entry in await take_inventory(agents)],
+        "inventory": [entry.to_json() for entry in inventory],
         "task_queue": settings.task_queue,
         "address": temporal.service_client.config.target_host,
         "namespace": temporal.namespace,
         "pid": os.getpid(),
     }
+    if not options.json:  # else the answer tells it
+        for entry in inventory:
+            if entry.problem:
+                logger.warning("The agent %r cannot ask its model yet. %s", entry.name, entry.problem)
     watching = asyncio.create_task(_watch(temporal))
     try:
-        # On a terminal the log says that it listens.
-        on_ready = (lambda: options.screen.answer(ready)) if options.json else None
+        # Without one the log says that it listens.
+        on_ready = (lambda: print(json.dumps(ready), file=answer, flush=True)) if answer else None
         await run_worker(temporal, agents, settings=settings, on_ready=on_ready)
     finally:
         watching.cancel()

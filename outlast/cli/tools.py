@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from cyclopts import Parameter
-from dotenv import load_dotenv
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -16,8 +15,12 @@ from outlast.cli.loading import load_agents
 from outlast.cli.options import Json
 from outlast.cli.screen import Labelled, Screen, printable
 from outlast.messages import JsonObject
+from outlast.settings import load_env_file
 
 __all__ = ("agent_lines", "policy_words", "tools")
+
+WIDEST_COLUMN = 40
+"""Longer signatures do not push aside what applies to the others."""
 
 
 async def tools(
@@ -37,7 +40,7 @@ async def tools(
         json: Write one JSON value on standard output.
     """
     screen = Screen(as_json=json)
-    load_dotenv(".env")
+    load_env_file()
     entries = [entry.to_json() for entry in await take_inventory(load_agents(app))]
     screen.answer({"agents": entries}, *[line for entry in entries for line in _whole(entry, schema=schema)])
 
@@ -45,8 +48,10 @@ async def tools(
 def agent_lines(entry: JsonObject) -> list[RenderableType]:
     """An agent and its tools in a few lines."""
     lines: list[RenderableType] = [_head(entry)]
-    for tool in entry["tools"]:
-        line = Text(f"{_signature(tool)}  ")
+    signatures = [_signature(tool) for tool in entry["tools"]]
+    column = max((len(each) for each in signatures if len(each) <= WIDEST_COLUMN), default=0)
+    for tool, signature in zip(entry["tools"], signatures, strict=True):
+        line = Text(f"{signature.ljust(column)}  ")
         line.append(policy_words(tool), style="dim")
         lines.append(Labelled("", line))
     lines += [Labelled("", line) for line in _unlisted(entry)]

@@ -143,7 +143,7 @@ class WorkerProcess:
                 line += await self._process.stdout.receive()
             except anyio.EndOfStream:
                 return None
-        return json.loads(line)
+        return json.loads(line.partition(b"\n")[0])
 
     def _command(self) -> Sequence[str]:
         # -P: a user's `json.py` beside the app must not stand for the standard library's.
@@ -174,10 +174,10 @@ class WorkerProcess:
         """End it as a crash would, with SIGKILL."""
         await self._end(signal.SIGKILL if os.name == "posix" else signal.SIGTERM)
 
-    async def stop(self) -> None:
-        """End it, and wait for that: SIGTERM, and SIGKILL after 10 seconds."""
+    async def stop(self, *, patience: float = _STOP_SECONDS) -> None:
+        """End it, and wait for that, whatever cancels the caller: SIGTERM, and SIGKILL after `patience` seconds."""
         with anyio.CancelScope(shield=True):
-            with anyio.move_on_after(_STOP_SECONDS):
+            with anyio.move_on_after(patience):
                 await self._end(signal.SIGTERM)
             await self.kill()
 

@@ -142,5 +142,12 @@ class Model(ABC):
             UserError: The request cannot be made as the model is set up.
         """
 
+    def check_setup(self) -> None:  # noqa: B027 -- most models need nothing
+        """Find what would keep every request from being made, without making one. By default nothing does.
+
+        Raises:
+            UserError: A package, an address or a key is missing; says which, and how to get it.
+        """
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model_name!r})"

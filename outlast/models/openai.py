@@ -159,6 +159,11 @@ class OpenAIModel(Model):
             client = self._clients[loop] = self._new_client()
         return client
 
+    @override
+    def check_setup(self) -> None:
+        if self._given is None:
+            self._new_client()
+
     def _new_client(self) -> openai.AsyncOpenAI:
         try:
             import openai

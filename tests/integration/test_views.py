@@ -1,4 +1,4 @@
-"""`outlast show`, `watch`, `runs` and `doctor` against the real server."""
+"""`outlast show`, `watch` and `runs` against the real server."""
 
 from __future__ import annotations
 
@@ -93,19 +93,3 @@ async def test_what_is_not_there_is_one_helpful_line(served: Shell) -> None:
     for verb in ("show", "watch"):
         await served.outlast(verb, "nowhere", code=2)
         assert served.error.startswith("error  There is no run 'nowhere'")
-
-
-async def test_doctor_finds_what_is_missing(served: Shell) -> None:
-    (served.folder / "app.py").write_text("from outlast import Agent\nshop = Agent(name='shop')\n")
-    answer = await served.json("doctor", "app.py")
-    states = {finding["check"]: finding["state"] for finding in answer["findings"]}
-    assert answer["ok"]
-    assert states["server"] == states["search"] == states["workers"] == states["app"] == "ok"
-    assert states["model"] == "warning"
-    assert states["namespace"] == "warning", "a server in memory keeps ended runs for a day"
-    answer = await served.json("doctor", "nowhere.py", code=1)
-    assert not answer["ok"]
-    answer = await served.json("doctor", "--address", "localhost:1", code=4)
-    assert [finding["check"] for finding in answer["findings"]][-1] == "server"
-    text = await served.outlast("doctor", "--namespace", "other", code=1)
-    assert "temporal operator namespace create --namespace other" in text

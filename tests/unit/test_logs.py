@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
+from temporalio.exceptions import ApplicationError
 
 from outlast.logs import configure_logs
 
@@ -29,9 +30,10 @@ def lines(stream: StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def fail(error: Exception) -> None:
+def fail(error: Exception, attempt: int = 2) -> None:
     """Log as the SDK does when a tool raises."""
-    extra = {"temporal_activity": {"activity_type": "tool:refund", "workflow_id": "run-1", "attempt": 2, "more": 1}}
+    known = {"activity_type": "tool:refund", "workflow_id": "run-1", "attempt": attempt, "more": 1}
+    extra = {"temporal_activity": known}
     try:
         raise error
     except Exception:
@@ -66,6 +68,14 @@ def test_on_a_terminal_the_same_is_readable() -> None:
     fail(ValueError("card declined"))
     [line] = stream.getvalue().splitlines()
     assert line[8:] == snapshot(" [warning] tool:refund failed at attempt 2: ValueError: card declined run=run-1")
+
+
+def test_an_agent_that_no_worker_knows_is_told_once_however_often_it_is_looked_for() -> None:
+    stream = StringIO()
+    configure_logs(stream=stream)
+    for attempt in (1, 2, 3):
+        fail(ApplicationError("No agent 'x' here.", type="UnknownAgent"), attempt)
+    assert [line["attempt"] for line in lines(stream)] == [1]
 
 
 def test_the_users_own_errors_keep_their_traceback_in_one_json_object() -> None:

@@ -65,9 +65,9 @@ def test_every_mistake_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert str(caught.value) == snapshot("""\
 These settings cannot be used:
   OUTLAST_TASK_QUEUE=: String should have at least 1 character
-  OUTLAST_HEARTBEAT_TIMEOUT=0: Value error, must be longer than 0 seconds
-  OUTLAST_SHUTDOWN_GRACE=soon: Input should be a valid timedelta, invalid digit in duration
-  OUTLAST_LOG_LEVEL=loud: Input should be 'debug', 'info', 'warning' or 'error'\
+  OUTLAST_HEARTBEAT_TIMEOUT=0: must be longer than 0 seconds
+  OUTLAST_SHUTDOWN_GRACE=soon: expected seconds, such as 10, or ISO 8601, such as PT10S
+  OUTLAST_LOG_LEVEL=loud: expected 'debug', 'info', 'warning' or 'error'\
 """)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -132,9 +133,26 @@ async def test_a_tool_behind_wrappers_is_found_in_its_file() -> None:
     wrapped = toolset.prefixed("a").renamed({"b": "a_look"})
     [entry] = await take_inventory([Agent(TestModel(), name="shop", toolsets=[wrapped])])
     [tool] = entry.tools
-    assert tool.name == "b"
+    assert (tool.name, tool.toolset) == ("b", toolset.label)
     assert tool.where is not None
     assert "test_tools.py:" in tool.where
+
+
+async def test_what_keeps_a_model_from_being_asked_is_known_before_a_run_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = Agent("openai:gpt-4o-mini", name="shop")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    [without] = await take_inventory([agent])
+    assert without.problem is not None
+    assert without.problem.startswith("No API key for openai:gpt-4o-mini: set the environment variable OPENAI_API_KEY")
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+    [given] = await take_inventory([agent])
+    assert given.problem is None
+    monkeypatch.setitem(sys.modules, "openai", None)
+    [bare] = await take_inventory([agent])
+    assert bare.problem is not None
+    assert bare.problem.endswith('Install it with: pip install "outlast[openai]"')
 
 
 def entry(name: str, model: str, **tools: dict[str, Any]) -> dict[str, Any]:
