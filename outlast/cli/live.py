@@ -47,6 +47,16 @@ class LiveView:
         if not self._screen.asks:
             yield
             return
+        asking = asyncio.create_task(self._ask())
+        self._start()
+        try:
+            yield
+        finally:
+            self._stop()
+            asking.cancel()
+
+    def _start(self) -> None:
+        # A new one each time: one that is started again erases as many lines as it had, whatever stands there now.
         self._live = Live(
             console=self._screen.words,
             get_renderable=lambda: Group(*in_motion(self._follower.timeline)),
@@ -55,23 +65,21 @@ class LiveView:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        asking = asyncio.create_task(self._ask())
-        try:
-            with self._live:
-                yield
-        finally:
-            asking.cancel()
+        self._live.start()
+
+    def _stop(self) -> None:
+        if self._live is not None:
+            self._live.stop()
 
     @asynccontextmanager
     async def hidden(self) -> AsyncGenerator[None]:
         """Gone for as long as the block, so that a person can type."""
-        if self._live is not None:
-            self._live.stop()
+        self._stop()
         try:
             yield
         finally:
             if self._live is not None:
-                self._live.start()
+                self._start()
 
     async def _ask(self) -> None:
         while True:
