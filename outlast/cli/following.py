@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic_core import from_json
 from temporalio.api.common.v1 import Payload
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client as TemporalClient
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.cli.history import Change, Decode, HistoryReader
 from outlast.cli.timeline import Timeline
@@ -26,6 +27,7 @@ class Follower:
     """
 
     def __init__(self, temporal: TemporalClient, run_id: str) -> None:
+        self._temporal = temporal
         self._handle = temporal.get_workflow_handle(run_id)
         self._run_id = run_id
         self._reader = HistoryReader(run_id, decoder(temporal))
@@ -41,13 +43,9 @@ class Follower:
         Raises:
             UnknownRun: There is no such run.
         """
-        history = self._handle.fetch_history_events(wait_new_event=True, skip_archival=True)
-        try:
-            async for event in history:
-                if changed := await self._reader.apply(event):
-                    yield changed
-        except RPCError as error:
-            raise explain_rpc(error, self._run_id) from None
+        async for event in _events(self._temporal, self._run_id, self._reader, wait=True):
+            if changed := await self._reader.apply(event):
+                yield changed
 
     async def refresh(self) -> None:
         """Ask the server how far the attempts are which are under way.
@@ -68,16 +66,43 @@ async def read_timeline(temporal: TemporalClient, run_id: str) -> Timeline:
     Raises:
         UnknownRun: There is no such run.
     """
-    handle = temporal.get_workflow_handle(run_id)
     reader = HistoryReader(run_id, decoder(temporal))
-    try:
-        async for event in handle.fetch_history_events(skip_archival=True):
-            await reader.apply(event)
-        if reader.timeline.ending is None:
+    async for event in _events(temporal, run_id, reader, wait=False):
+        await reader.apply(event)
+    if reader.timeline.ending is None:
+        handle = temporal.get_workflow_handle(run_id)
+        try:
             reader.refresh((await handle.describe()).raw_description.pending_activities)
+        except RPCError as error:
+            raise explain_rpc(error, run_id) from None
+    return reader.timeline
+
+
+async def _events(
+    temporal: TemporalClient, run_id: str, reader: HistoryReader, *, wait: bool
+) -> AsyncIterator[HistoryEvent]:
+    """The events of all executions of a run, in their order: it has several where it continued as new."""
+    timeline = reader.timeline
+    try:
+        described = await temporal.get_workflow_handle(run_id).describe()
+        execution: str | None = described.raw_info.first_run_id or None
+        while True:
+            handle = temporal.get_workflow_handle(run_id, run_id=execution)
+            try:
+                async for event in handle.fetch_history_events(wait_new_event=wait, skip_archival=True):
+                    yield event
+            except RPCError as error:
+                # Of a run that is older than what the server keeps, its latest execution may be all there is.
+                if error.status != RPCStatusCode.NOT_FOUND or execution is None or timeline.events:
+                    raise
+                execution = None
+                continue
+            if timeline.ending != "continued as new":
+                return
+            execution = timeline.next_run_id
+            timeline.ending, timeline.ended_at, timeline.next_run_id = None, None, ""
     except RPCError as error:
         raise explain_rpc(error, run_id) from None
-    return reader.timeline
 
 
 def decoder(temporal: TemporalClient) -> Decode:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 from pydantic_core import from_json
 from temporalio.api.common.v1 import Payload
-from temporalio.api.enums.v1 import EventType, PendingActivityState, TimeoutType
+from temporalio.api.enums.v1 import EventType, PendingActivityState, TimeoutType, WorkflowTaskFailedCause
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflow.v1 import PendingActivityInfo
@@ -118,6 +118,17 @@ class HistoryReader:
                 message = Message(name="cancel", at=at, via="request")
                 self.timeline.messages.append(message)
                 return [message]
+            case EventType.EVENT_TYPE_TIMER_STARTED:
+                return await self._timer(event, at)
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+                failed_task = event.workflow_task_failed_event_attributes
+                # A message that came in the very task that ends the run: the task is made again, and nothing is wrong.
+                if failed_task.cause != WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND:
+                    self.timeline.stuck = _failure_words(failed_task.failure) or "its workflow task fails"
+                    return [self.timeline]
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED if self.timeline.stuck:
+                self.timeline.stuck = ""
+                return [self.timeline]
             case _:
                 return [self.timeline] if await self._ended(event, at) else []
         return []
@@ -126,6 +137,10 @@ class HistoryReader:
 
     async def _started(self, event: HistoryEvent, at: datetime) -> None:
         started = event.workflow_execution_started_event_attributes
+        # A run that continues as new numbers its events anew.
+        self._activities, self._updates = {}, {}
+        if self.timeline.started_at is not None:
+            return
         self.timeline.started_at = at
         self.timeline.task_queue = started.task_queue.name
         given = _object(await self._decode(started.input.payloads))
@@ -145,7 +160,7 @@ class HistoryReader:
             self._activities[event.event_id] = (execution, step)
             return [step]
         call = self.timeline.find(identity) or self._unplanned(identity, name)
-        call.waits_for = None
+        call.waits_for = call.again_at = None
         given = _object(await self._decode(scheduled.input.payloads))
         call.args = _object(given.get("args")) if "args" in given else call.args
         call.executions.append(execution)
@@ -188,6 +203,16 @@ class HistoryReader:
         execution.problem = "cancelled" if failure is None else _failure_words(failure)
         execution.lost = failure is not None and _is_loss(failure)
         return [owner]
+
+    async def _timer(self, event: HistoryEvent, at: datetime) -> Sequence[Change]:
+        """The run waits before it makes a call again that must not be repeated, and of which nothing happened."""
+        name = str(await self._decode([event.user_metadata.summary]))
+        kind, _, identity = name.partition(":")
+        call = self.timeline.find(identity)
+        if kind != "backoff" or call is None:
+            return []
+        call.again_at = at + event.timer_started_event_attributes.start_to_fire_timeout.ToTimedelta()
+        return [call]
 
     async def _local(self, event: HistoryEvent, at: datetime) -> Sequence[Change]:
         """One of Temporal's local activities, which ran inside the worker."""
@@ -274,7 +299,9 @@ class HistoryReader:
                 self.timeline.ending, self.timeline.next_run_id = "continued as new", attributes.new_execution_run_id
             case _:
                 return False
-        self.timeline.ended_at = at
+        self.timeline.ended_at, self.timeline.stuck = at, ""
+        for call in self.timeline.calls:
+            call.again_at = None
         return True
 
 

@@ -20,17 +20,22 @@ from outlast.client import WORKFLOW_TYPE, Client, explain_rpc
 
 __all__ = ("RunEntry", "runs", "runs_table")
 
-State = Literal["running", "waiting", "completed", "failed", "cancelled", "terminated"]
+LISTED = 1_000
+"""Most runs that are looked at, in one listing. The server lists what runs before what has ended, whenever it started:
+the newest of all are picked from these."""
+
+State = Literal["running", "waiting", "paused", "completed", "failed", "cancelled", "terminated"]
 _STATUSES = {
     "running": "Running",
     "waiting": "Running",
+    "paused": "Running",
     "completed": "Completed",
     "failed": "Failed",
     "cancelled": "Canceled",
     "terminated": "Terminated",
 }
 _STATES = {"canceled": "cancelled", "timed_out": "timed out", "continued_as_new": "continued as new"}
-_STYLES = {"waiting": "yellow", "completed": "green", "running": "cyan"}
+_STYLES = {"waiting": "yellow", "paused": "yellow", "completed": "green", "running": "cyan"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +61,8 @@ async def runs(
 
     Args:
         agent: Only runs of this agent.
-        state: Only runs in this state; `waiting` are those that wait for a decision.
+        state: Only runs in this state; `waiting` are those that wait for a decision. A pause is seen where the search
+            attributes of outlast are registered.
         limit: Most runs.
     """
     options = options or Options()
@@ -73,21 +79,16 @@ async def runs(
 
 
 async def _list(client: Client, agent: str | None, state: State | None, limit: int) -> list[RunEntry]:
-    query = f"WorkflowType = '{WORKFLOW_TYPE}'"
+    query = f"WorkflowType = '{WORKFLOW_TYPE}' AND ExecutionStatus != 'ContinuedAsNew'"
     if state is not None:
         query += f" AND ExecutionStatus = '{_STATUSES[state]}'"
-    found: list[RunEntry] = []
     try:
-        async for execution in client.temporal.list_workflows(query, page_size=min(1_000, max(limit, 1))):
-            entry = await _entry(execution)
-            if (agent is None or entry.agent == agent) and state in (None, entry.state):
-                found.append(entry)
-            if len(found) >= limit:
-                break
+        listed = client.temporal.list_workflows(query, page_size=LISTED, limit=LISTED)
+        entries = [await _entry(execution) async for execution in listed]
     except RPCError as error:
         raise explain_rpc(error, "") from None
-    # The server lists what runs before what has ended.
-    return sorted(found, key=lambda entry: entry.started_at, reverse=True)
+    found = [entry for entry in entries if agent in (None, entry.agent) and state in (None, entry.state)]
+    return sorted(found, key=lambda entry: entry.started_at, reverse=True)[: max(limit, 0)]
 
 
 async def _entry(execution: WorkflowExecution) -> RunEntry:
@@ -96,11 +97,15 @@ async def _entry(execution: WorkflowExecution) -> RunEntry:
     status = execution.status.name.lower() if execution.status is not None else "running"
     named = _STATES.get(status, status)
     agent = execution.search_attributes.get("OutlastAgent") or [memo.get("agent") or ""]
+    if named == "running":
+        # Only the search attribute tells of a pause.
+        paused = execution.search_attributes.get("OutlastState") == ["paused"]
+        named = "paused" if paused else "waiting" if pending else named
     return RunEntry(
         run_id=execution.id,
         agent=str(agent[0]),
-        state="waiting" if named == "running" and pending else named,
-        pending=pending if named == "running" else 0,
+        state=named,
+        pending=pending if execution.close_time is None else 0,
         started_at=execution.start_time,
         ended_at=execution.close_time,
     )
@@ -113,12 +118,12 @@ def runs_table(entries: list[RunEntry], now: datetime | None = None) -> Table:
     for name in ("run", "agent", "state", "started", "took"):
         table.add_column(name, no_wrap=name == "run", overflow="fold")
     for entry in entries:
-        waits = f" for {entry.pending}" if entry.pending else ""
+        waits = f" for {entry.pending}" if entry.state == "waiting" else f", {entry.pending} waiting"
         took = ((entry.ended_at or now) - entry.started_at).total_seconds()
         table.add_row(
             printable(entry.run_id),
             printable(entry.agent),
-            Text(f"{entry.state}{waits}", style=_STYLES.get(entry.state, "red")),
+            Text(f"{entry.state}{waits if entry.pending else ''}", style=_STYLES.get(entry.state, "red")),
             ago(entry.started_at, now),
             duration_words(max(0.0, took)),
         )

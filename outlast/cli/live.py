@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from outlast.cli.following import Follower
-from outlast.cli.rendering import ago, call_line, kind_words
+from outlast.cli.rendering import ago, call_line, command, kind_words
 from outlast.cli.screen import Screen, printable
 from outlast.cli.telling import cut, duration_words
 from outlast.cli.timeline import Call, Execution, Timeline
@@ -47,6 +47,16 @@ class LiveView:
         if not self._screen.asks:
             yield
             return
+        asking = asyncio.create_task(self._ask())
+        self._start()
+        try:
+            yield
+        finally:
+            self._stop()
+            asking.cancel()
+
+    def _start(self) -> None:
+        # A new one each time: one that is started again erases as many lines as it had, whatever stands there now.
         self._live = Live(
             console=self._screen.words,
             get_renderable=lambda: Group(*in_motion(self._follower.timeline)),
@@ -55,23 +65,21 @@ class LiveView:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        asking = asyncio.create_task(self._ask())
-        try:
-            with self._live:
-                yield
-        finally:
-            asking.cancel()
+        self._live.start()
+
+    def _stop(self) -> None:
+        if self._live is not None:
+            self._live.stop()
 
     @asynccontextmanager
     async def hidden(self) -> AsyncGenerator[None]:
         """Gone for as long as the block, so that a person can type."""
-        if self._live is not None:
-            self._live.stop()
+        self._stop()
         try:
             yield
         finally:
             if self._live is not None:
-                self._live.start()
+                self._start()
 
     async def _ask(self) -> None:
         while True:
@@ -85,10 +93,18 @@ class LiveView:
 def in_motion(timeline: Timeline, now: datetime | None = None) -> Iterator[RenderableType]:
     """A line for each request and call that is under way, or waits."""
     now = now or datetime.now(UTC)
-    lines = [*_requests(timeline, now), *_calls(timeline, now)]
+    lines = [*_obstacles(timeline), *_requests(timeline, now), *_calls(timeline, now)]
     yield from lines[:LINES]
     if len(lines) > LINES:
         yield _line(Text(f"… and {len(lines) - LINES} more", style="dim"))
+
+
+def _obstacles(timeline: Timeline) -> Iterator[RenderableType]:
+    """What keeps the run as a whole from going on."""
+    if timeline.stuck:
+        yield _line(Text(cut(f"! a worker cannot go on with it: {timeline.stuck}"), style="red"))
+    if timeline.paused:
+        yield _line(Text(f"‖ paused. To go on: {command('resume', timeline.run_id)}", style="yellow"))
 
 
 def _requests(timeline: Timeline, now: datetime) -> Iterator[RenderableType]:
@@ -102,6 +118,9 @@ def _calls(timeline: Timeline, now: datetime) -> Iterator[RenderableType]:
     for call in timeline.calls:
         if call.waits_for is not None:
             yield _waiting(call, now)
+        elif call.again_at is not None:
+            words = f"{call_line(call.tool_name, call.args or {})} {again_words(call, now)}"
+            yield _line(Text(cut(words), style="yellow"))
         elif call.executions and call.executions[-1].ended_at is None:
             yield _moving(Text(call_line(call.tool_name, call.args or {})), call.executions[-1], now)
 
@@ -122,6 +141,12 @@ def _moving(what: Text, execution: Execution, now: datetime) -> RenderableType:
     row.add_column(no_wrap=True, overflow="ellipsis")
     row.add_row(Spinner("dots", style="cyan"), text, Text(words, style=style, no_wrap=True, overflow="ellipsis"))
     return row
+
+
+def again_words(call: Call, now: datetime) -> str:
+    """When the run makes a call again, and why."""
+    left = max(0.0, ((call.again_at or now) - now).total_seconds())
+    return f"made again in {duration_words(left)}: {(call.outcome or {}).get('message', '')}"
 
 
 def moving_words(execution: Execution, now: datetime) -> tuple[str, str]:

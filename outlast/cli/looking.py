@@ -139,7 +139,9 @@ async def look_at(client: Client, run_id: str, *, ask: bool = True) -> Seen:
     listening = await who_listens(client.temporal, described.task_queue)
     status = described.status or WorkflowExecutionStatus.RUNNING
     if status != WorkflowExecutionStatus.RUNNING:
-        return Seen(run_id=run_id, state=status.name.lower().replace("_", " "), listening=listening)
+        # As everywhere else in outlast: Temporal spells it with one l.
+        state = status.name.lower().replace("_", " ").replace("canceled", "cancelled")
+        return Seen(run_id=run_id, state=state, listening=listening)
     if listening and ask:
         try:
             answer = await asyncio.wait_for(client.get(run_id).status(), ANSWER_SECONDS)

@@ -14,7 +14,7 @@ from outlast.cli.looking import WaitingCall
 from outlast.cli.screen import Labelled, printable, whole
 from outlast.messages import JsonObject
 
-__all__ = ("ago", "call_line", "clock", "command", "kind_words", "waiting_calls")
+__all__ = ("ago", "answers", "call_line", "clock", "command", "kind_words", "waiting_calls")
 
 _KINDS = {
     "approval": "waits for an approval",
@@ -81,7 +81,7 @@ def _waiting_call(call: WaitingCall, now: datetime | None) -> Iterator[Renderabl
     if call.expires_at is not None:
         until = call.expires_at.isoformat(sep=" ", timespec="seconds")
         yield _indented(Text(f"until {until}", style="dim"))
-    for line in _answers(call):
+    for line in answers(call):
         yield _indented(whole(line))
     yield ""
 
@@ -90,7 +90,8 @@ def _indented(words: Text) -> RenderableType:
     return Labelled("", words, indent=2)
 
 
-def _answers(call: WaitingCall) -> Iterator[str]:
+def answers(call: WaitingCall) -> Iterator[str]:
+    """The commands that decide on a call."""
     where = (call.run_id, call.tool_call_id)
     if call.kind in ("approval", "unknown_outcome"):
         yield command("approve", *where)

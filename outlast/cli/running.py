@@ -17,18 +17,21 @@ from outlast.cli.asking import ask_about, waiting_text
 from outlast.cli.exit_code import ExitCode
 from outlast.cli.following import Follower
 from outlast.cli.history import Change
-from outlast.cli.listening import who_listens
+from outlast.cli.listening import Listening, who_listens
 from outlast.cli.live import LiveView
-from outlast.cli.looking import Seen, look_at
+from outlast.cli.lookahead import Lookahead
+from outlast.cli.looking import Seen, WaitingCall, look_at
 from outlast.cli.options import Options, Words
-from outlast.cli.rendering import call_line, command, waiting_calls
-from outlast.cli.screen import Labelled, Screen, printable
+from outlast.cli.rendering import answers, call_line, command, waiting_calls
+from outlast.cli.screen import Labelled, Screen, printable, whole
 from outlast.cli.telling import Teller
 from outlast.cli.timeline import Call, Message, Step, Timeline
 from outlast.client import Client
 from outlast.errors import UserError
 
 __all__ = ("run", "watch")
+
+GRACE_SECONDS = 1
 
 
 async def run(
@@ -57,11 +60,15 @@ async def run(
     started = await client.start(agent, prompt, deps=given, id=id)
     screen = options.screen
     screen.say(Labelled("run", Text(started.id, style="bold")))
-    return await _Viewing(client, screen, started.id, leaves=not screen.asks).follow()
+    if not (listening := await who_listens(client.temporal, client.task_queue)):
+        screen.note(_unheard(listening))
+    return await _Viewing(client, screen, started.id, leaves=True).follow()
 
 
 async def watch(run: str, /, *, options: Options | None = None) -> ExitCode:
-    """Show what a run has done and does, until it ends. Ctrl-C ends the view, not the run.
+    """Show what a run has done and does, until it ends; on a terminal, ask when a call waits for somebody.
+
+    Ctrl-C ends the view, not the run.
 
     With --json each happening is one JSON object in a line of its own, and so is the end.
 
@@ -70,9 +77,12 @@ async def watch(run: str, /, *, options: Options | None = None) -> ExitCode:
     """
     options = options or Options()
     client = await options.client()
-    await look_at(client, run, ask=False)
-    options.screen.say(Labelled("run", Text(run, style="bold")))
-    return await _Viewing(client, options.screen, run, asks=False, as_lines=options.json).follow()
+    seen = await look_at(client, run, ask=False)
+    screen = options.screen
+    screen.say(Labelled("run", Text(run, style="bold")))
+    if seen.state == "running" and not seen.listening:
+        screen.note(_unheard(seen.listening))
+    return await _Viewing(client, screen, run, as_lines=options.json).follow()
 
 
 class _Viewing:
@@ -82,8 +92,7 @@ class _Viewing:
         client: Of the run's namespace.
         screen: Where it is shown.
         run_id: The run.
-        asks: Ask about calls that wait, where somebody is there to answer.
-        leaves: End when a call waits.
+        leaves: End where nothing but a decision can move the run, and nobody is there to ask, or the person leaves it.
         as_lines: Write each happening as a line of JSON.
     """
 
@@ -93,16 +102,15 @@ class _Viewing:
         screen: Screen,
         run_id: str,
         *,
-        asks: bool = True,
         leaves: bool = False,
         as_lines: bool = False,
     ) -> None:
         self._client = client
         self._screen = screen
         self._follower = Follower(client.temporal, run_id)
+        self._coming = Lookahead(self._follower.changes())
         self._teller = Teller()
         self._live = LiveView(screen, self._follower)
-        self._asks = asks and screen.asks
         self._leaves = leaves
         self._as_lines = as_lines
         self._asked: set[tuple[str, str]] = set()
@@ -112,20 +120,16 @@ class _Viewing:
         try:
             return await self._follow()
         except asyncio.CancelledError:
+            # A question stands in the line that the next words would go to.
+            self._screen.say("")
             again = command("watch", self._follower.timeline.run_id)
             self._screen.note(f"The run goes on without this view. To see it again: {again}")
             raise
 
     async def _follow(self) -> ExitCode:
         timeline = self._follower.timeline
-        listening = await who_listens(self._client.temporal, self._client.task_queue)
-        if not listening:
-            self._screen.note(
-                f"No worker listens on the task queue {self._client.task_queue!r}: the run waits for "
-                "`outlast worker APP` or `outlast dev APP`."
-            )
         async with self._live.shown():
-            async for changes in self._follower.changes():
+            async for changes in self._coming:
                 self._tell(changes)
                 if timeline in changes and timeline.count and timeline.ending is None:
                     seen = await self._look_at_waiting()
@@ -143,29 +147,56 @@ class _Viewing:
 
     async def _look_at_waiting(self) -> Seen | None:
         """Ask about what waits, and tell; what is left where nobody is there, or the person leaves it."""
-        if not self._asks and not self._leaves:
+        if not self._screen.asks and not self._leaves:
             self._tell_waiting()
             return None
         seen = await look_at(self._client, self._follower.timeline.run_id)
         if not seen.calls:
             return None
-        if self._leaves:
+        if not self._screen.asks:
             return seen
         left = 0
+        for_systems = sum(call.kind in ("external", "deferred") for call in seen.calls)
         async with self._live.hidden():
             for call in seen.calls:
                 if (call.tool_call_id, call.digest) in self._asked:
-                    left += 1
+                    left += call.kind not in ("external", "deferred")
                     continue
                 self._asked.add((call.tool_call_id, call.digest))
                 shown = [waiting_text(call)]
                 if call.sentence and call.args is not None:
                     shown.append(Text(call_line(call.tool_name, call.args), style="dim"))
+                if call.kind in ("external", "deferred"):
+                    # Another system has its result, and nobody here: the run is followed until it comes.
+                    shown += [whole(line) for line in answers(call)]
                 self._screen.say(Labelled("waits", *shown, style="bold yellow"))
-                if await ask_about(self._client, self._screen, seen, call) is None:
+                if call.kind in ("external", "deferred"):
+                    continue
+                if await self._ask_while_it_waits(seen, call):
                     left += 1
-        nothing_moves = left == len(seen.calls) and not any(self._follower.timeline.under_way())
-        return await self._still_waiting() if nothing_moves else None
+        stands = left > 0 and left + for_systems == len(seen.calls) and not any(self._follower.timeline.under_way())
+        return await self._still_waiting() if stands and self._leaves else None
+
+    async def _ask_while_it_waits(self, seen: Seen, call: WaitingCall) -> bool:
+        """Ask about a call, and take the question back where it is decided elsewhere meanwhile.
+
+        Returns:
+            Whether the call still waits.
+        """
+        asked = self._follower.timeline.find(call.tool_call_id)
+        question = asyncio.create_task(ask_about(self._client, self._screen, seen, call))
+        try:
+            async for _ in self._coming.until(question):
+                if asked is not None and (asked.waits_for is None or self._follower.timeline.ending is not None):
+                    # It may be this very answer that decided it: that is said to its end.
+                    await asyncio.wait({question}, timeout=GRACE_SECONDS)
+                    break
+            if not question.done():
+                self._screen.say("", Labelled("", Text("It was decided elsewhere.", style="dim")))
+                return False
+            return await question is None
+        finally:
+            question.cancel()
 
     async def _still_waiting(self) -> Seen | None:
         seen = await look_at(self._client, self._follower.timeline.run_id)
@@ -176,7 +207,8 @@ class _Viewing:
             key = (str(entry.get("tool_call_id")), str(entry.get("digest")))
             if key not in self._asked and not self._as_lines:
                 self._asked.add(key)
-                answer = command("approve", self._follower.timeline.run_id, key[0])
+                result = " RESULT" if entry.get("kind") in ("external", "deferred") else ""
+                answer = command("resolve" if result else "approve", self._follower.timeline.run_id, key[0]) + result
                 words = printable(f"{entry.get('tool_name')}: {entry.get('summary')}")
                 self._screen.say(Labelled("waits", Text(words), Text(answer, style="cyan"), style="bold yellow"))
 
@@ -205,6 +237,13 @@ class _Viewing:
         else:
             self._screen.answer(answer, *words)
         return ExitCode.DONE if timeline.ending == "completed" else ExitCode.RUN_FAILED
+
+
+def _unheard(listening: Listening) -> str:
+    return (
+        f"No worker listens on the task queue {listening.task_queue!r}: the run waits for `outlast worker APP` or "
+        "`outlast dev APP`."
+    )
 
 
 def _happening(change: Change) -> dict[str, Any]:

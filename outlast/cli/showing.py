@@ -13,11 +13,11 @@ from rich.text import Text
 
 from outlast.cli.advice import ending_lines
 from outlast.cli.following import read_timeline
-from outlast.cli.live import moving_words
+from outlast.cli.live import again_words, moving_words
 from outlast.cli.looking import Seen, look_at
 from outlast.cli.options import Options
-from outlast.cli.rendering import call_line, clock, kind_words, waiting_calls
-from outlast.cli.screen import Labelled, in_one_line, printable
+from outlast.cli.rendering import call_line, clock, command, kind_words, waiting_calls
+from outlast.cli.screen import Labelled, in_one_line, printable, whole
 from outlast.cli.telling import cut, duration_words, message_words, outcome_words, spent_words
 from outlast.cli.timeline import Call, Execution, Message, Step, Timeline
 
@@ -34,6 +34,7 @@ _STYLES = {
     "timed out": "bold red",
     "cancelled": "bold red",
     "waiting": "bold yellow",
+    "paused": "bold yellow",
 }
 
 
@@ -69,6 +70,7 @@ def story(timeline: Timeline, seen: Seen, *, full: bool = False, now: datetime |
     lines += _steps(timeline, now, full=full)
     lines += [_said(message) for message in timeline.messages if message.tool_call_id is None]
     if timeline.ending is None:
+        lines += _obstacles(timeline)
         if seen.calls:
             lines += ["", waiting_calls(seen.calls, now=now)]
         return lines
@@ -80,6 +82,17 @@ def story(timeline: Timeline, seen: Seen, *, full: bool = False, now: datetime |
     else:
         lines += ending_lines(timeline)
     return lines
+
+
+def _obstacles(timeline: Timeline) -> Iterator[RenderableType]:
+    if timeline.stuck:
+        words = (
+            "A worker cannot go on with this run. Nothing is lost: it goes on with a worker that has the code of "
+            "before, or the mistake mended."
+        )
+        yield Labelled("stuck", Text(cut(timeline.stuck), style="red"), words, style="bold red")
+    if timeline.paused:
+        yield Labelled("paused", Text("Nothing new starts. To go on:"), whole(command("resume", timeline.run_id)))
 
 
 def _head(timeline: Timeline, now: datetime) -> Iterator[RenderableType]:
@@ -153,6 +166,8 @@ def _call_words(call: Call, now: datetime) -> tuple[str, str]:
         case "waiting":
             since = f", since {duration_words((now - call.waits_since).total_seconds())}" if call.waits_since else ""
             return f"{call.tool_call_id} {kind_words(call.waits_for or '')}{since}", "yellow"
+        case "backing off":
+            return again_words(call, now), "yellow"
         case "running" if last is not None:
             return f"runs  {moving_words(last, now)[0]}", "cyan"
         case "planned":

@@ -13,7 +13,7 @@ __all__ = ("Call", "Execution", "Message", "RunState", "Step", "Timeline")
 
 
 RunState: TypeAlias = Literal[
-    "running", "waiting", "completed", "failed", "cancelled", "terminated", "timed out", "continued as new"
+    "running", "waiting", "paused", "completed", "failed", "cancelled", "terminated", "timed out", "continued as new"
 ]
 DECISIONS = ("approve", "deny", "resolve", "retry")
 MESSAGES = (*DECISIONS, "steer", "pause", "resume")
@@ -76,6 +76,7 @@ class Call:
         args: None where the history does not tell.
         waits_since: Since when it waits for somebody.
         waits_for: `approval`, `external`, `deferred` or `unknown_outcome`.
+        again_at: When the run makes it again, of which it said that nothing happened.
         outcome: What came of it, as on the wire.
         decision: What was decided last.
     """
@@ -86,14 +87,17 @@ class Call:
     executions: list[Execution] = field(default_factory=list[Execution])
     waits_for: str | None = None
     waits_since: datetime | None = None
+    again_at: datetime | None = None
     outcome: JsonObject | None = None
     decision: Message | None = None
 
     @property
     def state(self) -> str:
-        """Where it is: planned, running, waiting, approved, denied, resolved, retried, or the kind of its outcome."""
+        """Where it is: planned, running, waiting, backing off, approved, denied, resolved, retried, or its outcome."""
         if self.waits_for is not None:
             return "waiting"
+        if self.again_at is not None:
+            return "backing off"
         last = self.executions[-1] if self.executions else None
         if last is not None and last.ended_at is None:
             return "running"
@@ -132,6 +136,7 @@ class Timeline:
         count: How many calls wait; `waiting` names the first few.
         waiting: What waits, as the memo tells it.
         next_run_id: Where the run goes on, where it continued as new.
+        stuck: Why its worker cannot go on with it, where it cannot: its code, or a history that does not fit it.
         events: How many events were read.
         executions: The newest activity of each ID.
     """
@@ -153,15 +158,27 @@ class Timeline:
     error_type: str = ""
     error: str = ""
     next_run_id: str = ""
+    stuck: str = ""
     events: int = 0
     executions: dict[str, Execution] = field(default_factory=dict[str, Execution])
 
     @property
     def state(self) -> RunState:
-        """`waiting` where nothing but a decision can move it."""
+        """`waiting` where nothing but a decision can move it, `paused` where nothing but `resume` can."""
         if self.ending is not None:
             return self.ending
-        return "waiting" if self.count and not any(self.under_way()) else "running"
+        if any(self.under_way()):
+            return "running"
+        if self.paused:
+            return "paused"
+        backs_off = any(call.again_at is not None for call in self.calls)
+        return "waiting" if self.count and not backs_off else "running"
+
+    @property
+    def paused(self) -> bool:
+        """Nothing new starts."""
+        said = [message.name for message in self.messages if message.name in ("pause", "resume")]
+        return bool(said) and said[-1] == "pause"
 
     @property
     def calls(self) -> list[Call]:

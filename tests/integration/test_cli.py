@@ -47,6 +47,12 @@ def shop_agent() -> Agent[Any, str]:
     def hello_rule(prompt: Prompt) -> str:
         return f"hello {prompt.text}"
 
+    @model.rule(r"look (?P<times>\d+) times")
+    def look_rule(prompt: Prompt) -> Conversation:
+        for page in range(int(prompt["times"])):
+            yield call("look", page=page)
+        return "looked"
+
     @model.rule("fail")
     def fail_rule(_: Prompt) -> Conversation:
         yield call("fail")
@@ -60,6 +66,11 @@ def shop_agent() -> Agent[Any, str]:
     def pay(cents: int, to: str) -> str:
         """Pay somebody."""
         return f"paid {cents} cents to {to}"
+
+    @agent.tool_plain
+    def look(page: int) -> str:
+        """Look at a page."""
+        return f"page {page}"
 
     @agent.tool_plain(on_error="fail_run", attempts=1)
     def fail() -> str:
@@ -287,7 +298,7 @@ async def test_steer_and_cancel(served: Shell) -> None:
     run_id, _ = await served.waiting("pay 5")
     await served.outlast("cancel", run_id)
     with anyio.fail_after(PATIENCE):
-        while (await served.json("pending", run_id))["state"] != "canceled":
+        while (await served.json("pending", run_id))["state"] != "cancelled":
             await anyio.sleep(0.1)
     error = await served.json("steer", run_id, "hello", code=2)
     assert error["error"]["type"] == "UnknownRun"

@@ -6,12 +6,17 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import anyio
 import pytest
 from temporalio.client import Client
 
 from outlast.client import Client as OutlastClient
+from outlast.contracts import UsageLimits
 from outlast.server import EmbeddedServer
-from tests.integration.test_cli import Shell
+from outlast.settings import Settings
+from outlast.worker import build_worker
+from tests.asking import PATIENCE, query_until
+from tests.integration.test_cli import Shell, shop_agent
 
 
 @pytest.fixture
@@ -87,6 +92,54 @@ async def test_runs_are_listed_by_state(served: Shell) -> None:
     assert (entry["agent"], entry["state"], entry["pending"]) == ("shop", "waiting", 1)
     await served.outlast("deny", run_id, call_id)
     await served.output(run_id)
+
+
+async def test_a_paused_run_says_how_to_go_on_and_is_listed_as_paused(served: Shell) -> None:
+    run_id, call_id = await served.waiting("pay 500")
+    await served.outlast("pause", run_id, "--by", "eve")
+    await query_until(served.client.get_workflow_handle(run_id), "status", lambda status: status["paused"])
+    text = await served.outlast("show", run_id)
+    assert f"{run_id}  paused" in text
+    assert f"outlast resume {run_id}" in text
+    assert "by eve" in text
+    with anyio.fail_after(PATIENCE):
+        while True:
+            listed = (await served.json("runs", "--state", "paused", "--limit", "1000"))["runs"]
+            if [entry["pending"] for entry in listed if entry["run_id"] == run_id] == [1]:
+                break
+    await served.outlast("resume", run_id)
+    await served.outlast("deny", run_id, call_id)
+    await served.output(run_id)
+
+
+async def test_a_run_of_200_steps_is_folded_and_can_be_seen_in_full(shell: Shell) -> None:
+    settings = Settings(task_queue=shell.task_queue)
+    async with build_worker(shell.client, [shop_agent()], settings=settings):
+        started = await OutlastClient(shell.client, task_queue=shell.task_queue).start(
+            "shop", "look 200 times", usage_limits=UsageLimits(requests=None)
+        )
+        with anyio.fail_after(PATIENCE):
+            assert (await started.result()).steps == 201
+    text = await shell.outlast("show", started.id)
+    assert f"outlast show {started.id} --full" in text
+    assert "look(page=0)" in text
+    assert "look(page=199)" in text
+    assert len(text.splitlines()) < 100
+    full = await shell.outlast("show", started.id, "--full")
+    assert all(f"look(page={page})" in full for page in range(200))
+    assert len((await shell.json("show", started.id))["steps"]) == 201
+
+
+async def test_a_run_whose_worker_is_gone_says_so_and_what_was_under_way(shell: Shell) -> None:
+    async with shell.worker():
+        run_id, _ = await shell.waiting("pay 500")
+    text = await shell.outlast("show", run_id)
+    assert 'pay(cents=500, to="ada")' in text
+    assert f"No worker listens on the task queue '{shell.task_queue}'" in shell.error
+    assert (await shell.json("show", run_id))["workers"] == []
+    await shell.client.get_workflow_handle(run_id).terminate()
+    assert "nothing of it runs again" in await shell.outlast("watch", run_id, code=1)
+    assert shell.error == "", "of a run that has ended, nobody has to listen"
 
 
 async def test_what_is_not_there_is_one_helpful_line(served: Shell) -> None:

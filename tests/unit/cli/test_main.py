@@ -57,8 +57,8 @@ Agent runs that outlast crashes, deploys and slow humans.
 │ runs   List runs, the newest first.                                          │
 │ show   Show what a run did, step by step, what it waits for, and how it      │
 │        ended.                                                                │
-│ watch  Show what a run has done and does, until it ends. Ctrl-C ends the     │
-│        view, not the run.                                                    │
+│ watch  Show what a run has done and does, until it ends; on a terminal, ask  │
+│        when a call waits for somebody.                                       │
 ╰──────────────────────────────────────────────────────────────────────────────╯
 ╭─ Decide ─────────────────────────────────────────────────────────────────────╮
 │ pending  List the calls that wait for a decision, over all runs or in one.   │

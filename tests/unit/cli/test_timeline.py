@@ -12,8 +12,14 @@ from typing import Any
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from inline_snapshot import snapshot
-from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.api.enums.v1 import EventType, PendingActivityState, WorkflowTaskFailedCause
 from temporalio.api.failure.v1 import ApplicationFailureInfo, Failure
+from temporalio.api.history.v1 import (
+    HistoryEvent,
+    WorkflowExecutionSignaledEventAttributes,
+    WorkflowTaskCompletedEventAttributes,
+    WorkflowTaskFailedEventAttributes,
+)
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import WorkflowHistory
 
@@ -340,3 +346,112 @@ run                   agent  state          started      took \n\
 a                     shop   waiting for 2  3 hours ago  3 h  \n\
 bbbbbbbbbbbbbbbbbbbb  shop   failed         3 days ago   2.0 s
 """)
+
+
+def event(kind: Any, **attributes: Any) -> HistoryEvent:
+    """An event as the server writes it, at a fixed time; `summary` is its own."""
+    made = HistoryEvent(event_type=kind, event_id=99)
+    made.event_time.FromDatetime(AT)
+    if summary := attributes.pop("summary", None):
+        made.user_metadata.summary.data = json.dumps(summary).encode()
+    for name, value in attributes.items():
+        getattr(made, name).CopyFrom(value)
+    return made
+
+
+def signal(name: str) -> HistoryEvent:
+    attributes = WorkflowExecutionSignaledEventAttributes(signal_name=name)
+    return event(
+        EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED, workflow_execution_signaled_event_attributes=attributes
+    )
+
+
+async def reader_of(name: str, until: int | None = None) -> HistoryReader:
+    reader = HistoryReader("run-1", decode)
+    for each in events(name, until):
+        await reader.apply(each)
+    return reader
+
+
+async def test_a_paused_run_says_so_and_how_to_go_on() -> None:
+    """A pause that is forgotten looks like a run that hangs."""
+    reader = await reader_of("gate", 19)
+    await reader.apply(signal("pause"))
+    timeline = reader.timeline
+    assert timeline.state == "paused"
+    assert "outlast resume run-1" in screen(timeline)
+    assert "outlast resume run-1" in shown(*in_motion(timeline, AT))
+    await reader.apply(signal("resume"))
+    assert timeline.state == "waiting"
+    assert "outlast resume" not in screen(timeline)
+
+
+async def test_a_run_that_its_worker_cannot_go_on_with_says_why_until_it_can() -> None:
+    """Code that does not fit the history keeps a run from going on, and nothing of that is seen from outside."""
+    reader = await reader_of("gate", 19)
+    failed = WorkflowTaskFailedEventAttributes(failure=Failure(message="Nondeterminism: no such command"))
+    kind = EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+    await reader.apply(event(kind, workflow_task_failed_event_attributes=failed))
+    assert "a worker cannot go on with it: Nondeterminism" in shown(*in_motion(reader.timeline, AT))
+    text = " ".join(screen(reader.timeline).split())
+    assert "stuck Nondeterminism: no such command A worker cannot go on with this run. Nothing is lost" in text
+    completed = WorkflowTaskCompletedEventAttributes()
+    kind = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+    await reader.apply(event(kind, workflow_task_completed_event_attributes=completed))
+    assert reader.timeline.stuck == ""
+
+
+async def test_a_message_in_the_task_that_ends_a_run_is_no_trouble() -> None:
+    reader = await reader_of("gate", 19)
+    failed = WorkflowTaskFailedEventAttributes(
+        cause=WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND
+    )
+    kind = EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+    assert await reader.apply(event(kind, workflow_task_failed_event_attributes=failed)) == []
+    assert reader.timeline.stuck == ""
+
+
+async def test_a_call_that_the_run_itself_makes_again_says_when_and_why() -> None:
+    """A call that must not be repeated has one attempt: the run waits by a timer of its own, which is no attempt."""
+    reader = HistoryReader("run-1", decode)
+    for each in events("faults"):
+        await reader.apply(each)
+        if each.event_type == EventType.EVENT_TYPE_TIMER_STARTED:
+            break
+    call = next(call for call in reader.timeline.calls if call.tool_name == "busy")
+    assert call.state == "backing off"
+    assert reader.timeline.state == "running", "nobody has to do anything about it"
+    assert call.again_at is not None
+    soon = call.again_at - timedelta(seconds=4)
+    assert "busy() made again in 4.0 s: busy" in shown(*in_motion(reader.timeline, soon))
+    assert "made again in 4.0 s: busy" in shown(*story(reader.timeline, seen(reader.timeline), now=soon))
+    assert all(call.again_at is None for call in (await read("faults")).calls)
+
+
+async def test_a_run_that_continued_as_new_is_one_story() -> None:
+    """Its events are numbered anew, and what was read before stays."""
+    reader = await reader_of("plain")
+    steps, started = len(reader.timeline.steps), reader.timeline.started_at
+    assert steps > 0
+    reader.timeline.ending = reader.timeline.ended_at = None
+    for each in events("gate"):
+        await reader.apply(each)
+    assert (reader.timeline.agent, reader.timeline.started_at) == ("plain", started)
+    assert reader.timeline.state == "completed"
+    assert len(reader.timeline.steps) > steps
+
+
+@pytest.mark.parametrize("path", sorted(HISTORIES.glob("*/*.json")), ids=lambda path: path.stem)
+async def test_payloads_of_any_kind_are_read_without_error(path: Path) -> None:
+    """A history may be one of a later release, or hold whatever somebody sent: nothing of it breaks a view."""
+    for value in (None, 7, "text", [1, "two", None], {"calls": 3, "response": [], "position": "x", "kind": 5}):
+
+        async def anything(payloads: Any, value: Any = value) -> Any:
+            return value
+
+        reader, teller = HistoryReader("run-1", anything), Teller()
+        for each in events(path.stem):
+            for change in await reader.apply(each):
+                list(teller.tell(change))
+        assert screen(reader.timeline)
+        assert shown(*in_motion(reader.timeline, AT)) is not None
