@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from types import TracebackType
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -48,6 +49,9 @@ WORKER_SHUTDOWN = "WorkerShutdown"
 MODEL_BACKOFF_SECONDS = 1.0
 
 _ANY_DEPS: TypeAdapter[Any] = TypeAdapter(Any)
+
+_BETWEEN = ("outlast", "anyio", "asyncio", "concurrent")
+"""Packages that call a tool's own code."""
 
 logger = logging.getLogger("outlast.worker")
 
@@ -187,9 +191,8 @@ class Activities:
         try:
             outcome = await execute_call(call, ctx, offered)
         except AttemptFailed as failure:
-            raise ApplicationError(
-                failure.message, type=failure.error_type, next_retry_delay=failure.retry_after
-            ) from None
+            failed = ApplicationError(failure.message, type=failure.error_type, next_retry_delay=failure.retry_after)
+            raise failed.with_traceback(_own_trace(failure.__cause__)) from None
         try:
             return to_raw(outcome.to_json())
         except PayloadTooLarge as error:
@@ -281,6 +284,14 @@ class Activities:
             metadata=copy.deepcopy(facts.metadata),
             resources=self.resources,
         )
+
+
+def _own_trace(error: BaseException | None) -> TracebackType | None:
+    """Where in the tool's own code it was raised: what is shown of a failure in the Temporal UI, and logged."""
+    trace = error.__traceback__ if error is not None else None
+    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
+        trace = trace.tb_next
+    return trace
 
 
 def _named(name: str, method: Callable[[Any], Awaitable[RawValue]]) -> Callable[..., Any]:
