@@ -55,7 +55,7 @@ class Page:
         self._workflow_id = workflow_id
         self._about: str | None = None
         self._waiting: tuple[object, str] | None = None
-        self._args: tuple[int, dict[tuple[str, int], str]] = (0, {})
+        self._lines: tuple[int, dict[tuple[str, str, int], str]] = (0, {})
 
     def render(self, state: RunState, since: Mapping[str, datetime], end: End | None = None) -> str:
         """The whole page.
@@ -77,29 +77,25 @@ class Page:
         return text.encode(errors="replace").decode()
 
     def _under_way(self, state: RunState, since: Mapping[str, datetime]) -> Iterable[str]:
-        lines: list[str] = []
-        if state.asking:
-            lines.append(f"- the model is asked{_since(since, f'model:{state.step}')}")
-        for call_id, call in state.calls.items():
-            name = code(call.plan.tool_name, NAME_BYTES)
-            if call.status == "running":
-                args = self._args_of(state.step, call_id, call)
-                lines.append(f"- {name}{_since(since, f'call:{call_id}')}{f': {args}' if args else ''}")
-            elif call.status == "backoff":
-                lines.append(f"- {name} is made again in a moment: nothing had happened")
+        if self._lines[0] != state.step:
+            self._lines = (state.step, {})
+        calls = [(call_id, call) for call_id, call in state.calls.items() if call.status in ("running", "backoff")]
+        lines = [f"- the model is asked{_since(since, f'model:{state.step}')}"] if state.asking else []
+        lines += [self._line(call_id, call, since) for call_id, call in calls[:UNDER_WAY]]
         if lines:
-            more = [f"- and {len(lines) - UNDER_WAY} more"] if len(lines) > UNDER_WAY else []
-            yield "\n".join(["Under way:", "", *lines[:UNDER_WAY], *more])
+            more = [f"- and {len(calls) - UNDER_WAY} more"] if len(calls) > UNDER_WAY else []
+            yield "\n".join(["Under way:", "", *lines, *more])
 
-    def _args_of(self, step: int, call_id: str, call: Call) -> str:
-        """Arguments may be megabytes: they are written once, not with everything that happens meanwhile."""
-        if self._args[0] != step:
-            self._args = (step, {})
-        key = (call_id, call.approvals)
-        if key not in self._args[1]:
-            line = views.summary(call.args)
-            self._args[1][key] = code(line, LINE_BYTES) if line else ""
-        return self._args[1][key]
+    def _line(self, call_id: str, call: Call, since: Mapping[str, datetime]) -> str:
+        """One call. Its arguments may be megabytes: the line is made once, not with everything that happens."""
+        key = (call_id, call.status, call.execution)
+        if key not in self._lines[1]:
+            name, args = code(call.plan.tool_name, NAME_BYTES), views.summary(call.args)
+            line = f"- {name}{_since(since, f'call:{call_id}')}{f': {code(args, LINE_BYTES)}' if args else ''}"
+            if call.status == "backoff":
+                line = f"- {name} is made again in a moment: nothing had happened"
+            self._lines[1][key] = line
+        return self._lines[1][key]
 
     def _calls(self, state: RunState, room: int) -> list[str]:
         held = [
@@ -109,8 +105,9 @@ class Page:
         ]
         if not held:
             return []
-        if self._waiting is None or self._waiting[0] != (held, room):
-            self._waiting = ((held, room), "\n\n".join(_waiting(state, self._workflow_id, room)))
+        key = (held, room, state.paused)
+        if self._waiting is None or self._waiting[0] != key:
+            self._waiting = (key, "\n\n".join(_waiting(state, self._workflow_id, room)))
         return [self._waiting[1]]
 
 
@@ -137,7 +134,7 @@ def summary_of_step(step: int, delta: list[JsonObject]) -> str:
                 results[result] = results.get(result, 0) + 1
             case _:
                 pass
-    known = [name if count == 1 else f"{count} {name}" for name, count in results.items()]
+    known = [name if count == 1 else f"{count}x {name}" for name, count in results.items()]
     line = f"Step {step}" + (f" after {', '.join(known)}" if known else "")
     return one_line(f"{line}: {one_line(said, 120)}" if said else line, 300)
 
@@ -151,7 +148,7 @@ def about_run(agent: str, prompt: JsonValue, metadata: JsonObject) -> str:
 
 
 def _head(state: RunState) -> str:
-    agent, step = f"**{escaped(state.facts.agent)}**", f"step {state.step}"
+    agent, step = f"**{escaped(state.facts.agent, 300)}**", f"step {state.step}"
     waits = sum(call.held is not None for call in state.calls.values())
     word = run_state(state)
     match word:
@@ -272,7 +269,7 @@ def _waiting(state: RunState, workflow_id: str, room: int) -> Iterable[str]:
     here = "To decide on this page instead: *More Actions*, *Send a Signal*, with the name and the JSON of a command."
     room -= _size([here])
     for shown, call in enumerate(waiting):
-        text = _call(call, workflow_id)
+        text = _call(call, workflow_id, paused=state.paused)
         left = f"{len(waiting) - shown} more wait: the query `pending` shows them all."
         room -= _size([text])
         if room < _size([left]):
@@ -282,7 +279,7 @@ def _waiting(state: RunState, workflow_id: str, room: int) -> Iterable[str]:
     yield here
 
 
-def _call(call: PendingCall, workflow_id: str) -> str:
+def _call(call: PendingCall, workflow_id: str, *, paused: bool) -> str:
     effect = call.metadata.get("effect")
     waits = "failed, and waits for your word" if effect == "failed" else _KINDS[call.kind]
     lines = [f"### {code(call.tool_name)} {waits}", ""]
@@ -300,7 +297,8 @@ def _call(call: PendingCall, workflow_id: str) -> str:
         lines += ["**These arguments are cut.** The query `pending` shows them in full.", ""]
     answer: JsonObject = {"tool_call_id": call.tool_call_id}
     if call.kind in ("approval", "unknown_outcome"):
-        lines.append("**Approve:** it runs" + (" once more." if call.kind == "unknown_outcome" else "."))
+        once_more = " once more" if call.kind == "unknown_outcome" else ""
+        lines.append(f"**Approve:** it runs{once_more}{', when the run is resumed' if paused else ''}.")
         lines.append(_command(workflow_id, "approve", {**answer, "digest": call.digest}))
     if call.kind != "approval":
         lines.append("**Resolve:** it gets this result" + (", and runs no more." if effect else "."))

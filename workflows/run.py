@@ -288,7 +288,7 @@ class AgentRun:
 
     def _summary_of(self, data: CallInput) -> str:
         """A call in one line: who approved it, if anybody had to, and its arguments."""
-        args = views.summary(data.args)
+        args = views.summary(data.args) or "no arguments"
         if data.approved:
             record = next((one for one in self._state().decisions[::-1] if one.tool_call_id == data.tool_call_id), None)
             args = f"approved{f' by {one_line(record.by, 100)}' if record and record.by else ''}: {args}"

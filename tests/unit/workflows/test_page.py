@@ -437,7 +437,7 @@ def test_a_step_says_what_the_model_is_told() -> None:
         run.returns(f"c{i}")
     run.errs("b")
     run.updates("deny", "a")
-    assert summary_of_step(2, run.state.messages) == snapshot("Step 2 after 3 look_up, refund (denied), ping (failed)")
+    assert summary_of_step(2, run.state.messages) == snapshot("Step 2 after 3x look_up, refund (denied), ping (failed)")
     assert summary_of_step(3, []) == "Step 3"
 
 
