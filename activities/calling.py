@@ -60,6 +60,7 @@ class AttemptFailed(Exception):
     Attributes:
         error_type: Class of the exception that the tool raised.
         retry_after: Time until the next attempt.
+        __cause__: What the tool raised.
     """
 
     def __init__(self, error_type: str, message: str, retry_after: timedelta) -> None:
@@ -159,14 +160,14 @@ def _raised(call: Call, ctx: RunContext[Any], tool: ToolsetTool[Any], error: Bas
             )
             wait = min(max(wait, timedelta(0)), MAX_WAIT)
             if call.repeatable:
-                raise AttemptFailed("TransientToolError", mask(said(error)), wait) from None
+                raise AttemptFailed("TransientToolError", mask(said(error)), wait) from error
             return Transient(
                 error_type="TransientToolError", message=mask(said(error)), retry_after=wait.total_seconds()
             )
         case _:
             if call.repeatable:
                 wait = jittered_backoff(call.policy.backoff, ctx.attempt)
-                raise AttemptFailed(type(error).__name__, mask(said(error)), wait) from None
+                raise AttemptFailed(type(error).__name__, mask(said(error)), wait) from error
             return Failed(error_type=type(error).__name__, message=mask(said(error)), known=False)
 
 

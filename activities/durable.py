@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -48,6 +49,12 @@ WORKER_SHUTDOWN = "WorkerShutdown"
 MODEL_BACKOFF_SECONDS = 1.0
 
 _ANY_DEPS: TypeAdapter[Any] = TypeAdapter(Any)
+
+_BETWEEN = ("outlast", "anyio", "asyncio", "concurrent")
+"""Packages that call a tool's own code."""
+
+MAX_PLACES = 5
+"""Most places that a failure names: those nearest to where it was raised."""
 
 logger = logging.getLogger("outlast.worker")
 
@@ -188,7 +195,10 @@ class Activities:
             outcome = await execute_call(call, ctx, offered)
         except AttemptFailed as failure:
             raise ApplicationError(
-                failure.message, type=failure.error_type, next_retry_delay=failure.retry_after
+                failure.message,
+                *_places(failure.__cause__),
+                type=failure.error_type,
+                next_retry_delay=failure.retry_after,
             ) from None
         try:
             return to_raw(outcome.to_json())
@@ -281,6 +291,18 @@ class Activities:
             metadata=copy.deepcopy(facts.metadata),
             resources=self.resources,
         )
+
+
+def _places(error: BaseException | None) -> list[str]:
+    """Where in the tool's own code it was raised, for the failure's details in the Temporal UI.
+
+    Not the trace itself: the lines of code in it may hold what is masked in the message.
+    """
+    trace = error.__traceback__ if error is not None else None
+    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
+        trace = trace.tb_next
+    frames = traceback.StackSummary.extract(traceback.walk_tb(trace), lookup_lines=False)
+    return [f"{frame.filename}:{frame.lineno}, in {frame.name}" for frame in frames[-MAX_PLACES:]]
 
 
 def _named(name: str, method: Callable[[Any], Awaitable[RawValue]]) -> Callable[..., Any]:

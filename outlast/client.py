@@ -48,9 +48,11 @@ from outlast.errors import (
     UnknownRun,
     UserError,
 )
+from outlast.markdown import escaped
 from outlast.messages import JsonObject, ModelMessage, UserContent, dump_message, load_messages
 from outlast.payloads import PayloadTooLarge, json_bytes, to_raw
 from outlast.settings import Settings
+from outlast.workflows.page import about_run
 
 if TYPE_CHECKING:
     from outlast.agent import Agent
@@ -324,6 +326,7 @@ class Client:
                 task_queue=self.task_queue,
                 result_type=RawValue,
                 static_summary=_summary(name, prompt),
+                static_details=about_run(name, _shown(prompt), metadata or {}),
             )
         except WorkflowAlreadyStartedError:
             raise UserError(
@@ -408,9 +411,15 @@ def _raw(payload: JsonObject) -> RawValue:
 
 
 def _summary(name: str, prompt: Any) -> str:
-    text = prompt if isinstance(prompt, str) else ""
-    encoded = f"{name}: {' '.join(text.split())}".encode(errors="replace")
-    return encoded[:SUMMARY_BYTES].decode(errors="ignore")
+    # The UI reads it as Markdown.
+    return escaped(f"{name}: {prompt}" if isinstance(prompt, str) else name, SUMMARY_BYTES)
+
+
+def _shown(prompt: str | Sequence[UserContent] | None) -> Any:
+    """The prompt as its page shows it: of other content than text, only that there is some."""
+    if prompt is None or isinstance(prompt, str):
+        return prompt
+    return [part if isinstance(part, str) else {"kind": getattr(part, "kind", None)} for part in prompt]
 
 
 def _times(call: JsonObject) -> dict[str, Any]:

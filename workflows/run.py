@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError, FailureError
 
 from outlast.contracts import (
     DECISIONS,
+    CallInput,
     CallOutcome,
     DepsVersion,
     Failed,
@@ -25,6 +26,7 @@ from outlast.contracts import (
     StepPlan,
 )
 from outlast.errors import DecisionRejected, InvalidDecision
+from outlast.markdown import cut, one_line
 from outlast.messages import load_messages
 from outlast.payloads import NotJson, PayloadTooLarge, json_bytes, read_arguments, takes_json, to_raw
 from outlast.workflows import decisions, parts, policy, views
@@ -56,6 +58,7 @@ from outlast.workflows.events import (
     TimerFired,
 )
 from outlast.workflows.machine import Machine
+from outlast.workflows.page import Page, summary_of_step
 from outlast.workflows.state import RunState
 
 OUTCOME: TypeAdapter[CallOutcome] = TypeAdapter(CallOutcome)
@@ -114,6 +117,8 @@ class AgentRun:
     @takes_json
     def __init__(self, *arguments: Any) -> None:
         self._activities: dict[str, asyncio.Future[Any]] = {}
+        self._page = Page(workflow.info().workflow_id)
+        self._since: dict[str, datetime] = {}
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._end: Finish | Fail | EndCancelled | None = None
         self._bug: BaseException | None = None
@@ -166,6 +171,7 @@ class AgentRun:
         assert self._machine is not None
         for command in self._machine.apply(event):
             self._execute(command)
+        workflow.set_current_details(self._page.render(self._machine.state, self._since, self._end))
 
     def _execute(self, command: Command) -> None:
         match command:
@@ -188,6 +194,7 @@ class AgentRun:
                 self._end = command
 
     def _start_activity(self, activity_id: str, work: Any) -> None:
+        self._since[activity_id] = workflow.now()
         self._activities[activity_id] = asyncio.create_task(self._watched(work))
 
     async def _watched(self, work: Any) -> None:
@@ -195,6 +202,10 @@ class AgentRun:
             await work
         except Exception as error:
             self._bug = error
+
+    def _activity_ended(self, activity_id: str) -> None:
+        self._activities.pop(activity_id, None)
+        self._since.pop(activity_id, None)
 
     def _cancel_activity(self, activity_id: str) -> None:
         if activity := self._activities.get(activity_id):
@@ -209,7 +220,7 @@ class AgentRun:
                 to_raw(data.to_json()),
                 result_type=RawValue,
                 activity_id=activity_id,
-                summary=f"Step {data.step}",
+                summary=summary_of_step(data.step, data.position.delta),
                 **cast(Any, policy.model_options(command)),
             )
             plan = StepPlan.model_validate_json(json_bytes(result))
@@ -219,7 +230,7 @@ class AgentRun:
             event = StepFailed(step=data.step, error_type="InvalidInput", message=message, at=workflow.now())
         except _ENDED_BADLY as error:
             event = policy.step_event(command, error, workflow.now())
-        self._activities.pop(activity_id, None)
+        self._activity_ended(activity_id)
         self._apply(event)
 
     async def _call(self, command: StartCall) -> None:
@@ -227,7 +238,7 @@ class AgentRun:
         activity_id = f"call:{data.tool_call_id}"
         try:
             argument = to_raw(data.to_json())
-            summary = views.cut(views.summary(data.args), SUMMARY_BYTES)
+            summary = self._summary_of(data)
             result: RawValue
             # One that a person approved must not be repeated, as a local activity is when its worker dies.
             if data.policy.local and data.repeatable:
@@ -267,19 +278,33 @@ class AgentRun:
             )
         except _ENDED_BADLY as error:
             event = policy.call_event(command, error, workflow.now())
-        self._activities.pop(activity_id, None)
+        self._activity_ended(activity_id)
         self._apply(event)
 
     async def _timer(self, name: str, delay: timedelta) -> None:
-        await workflow.sleep(delay, summary=name)
+        await workflow.sleep(delay, summary=self._summary_of_timer(name))
         self._timers.pop(name, None)
         self._apply(TimerFired(name=name, at=workflow.now()))
 
+    def _summary_of(self, data: CallInput) -> str:
+        """A call in one line: who approved it, if anybody had to, and its arguments."""
+        args = views.summary(data.args) or "no arguments"
+        if data.approved:
+            record = next((one for one in self._state().decisions[::-1] if one.tool_call_id == data.tool_call_id), None)
+            args = f"approved{f' by {one_line(record.by, 100)}' if record and record.by else ''}: {args}"
+        return one_line(args, SUMMARY_BYTES)
+
+    def _summary_of_timer(self, name: str) -> str:
+        kind, _, call_id = name.partition(":")
+        call = self._state().calls.get(call_id)
+        if kind != "backoff" or call is None:
+            return one_line(name, SUMMARY_BYTES)
+        return one_line(f"{call.plan.tool_name} is made again: {views.summary(call.args)}", SUMMARY_BYTES)
+
     def _publish(self) -> None:
-        """Show what waits: in the memo, in the search attributes where there are any, on the run's page."""
+        """Show what waits: in the memo, and in the search attributes where there are any."""
         assert self._machine is not None
         state = self._machine.state
-        workflow.set_current_details(views.details(state, workflow.info().workflow_id))
         waiting = [(call_id, call.held.digest) for call_id, call in state.calls.items() if call.held is not None]
         if waiting != self._shown_waiting:
             workflow.upsert_memo({"outlast": to_raw(views.pending_summary(state, workflow.now()).to_json())})
@@ -393,7 +418,7 @@ def _open(arguments: tuple[Any, ...]) -> RunState:
     """
     data = read_arguments(arguments)
     if not isinstance(data, dict):
-        raise NotJson(f"Got {'nothing' if data is None else views.cut(repr(data), 100)}.")
+        raise NotJson(f"Got {'nothing' if data is None else cut(repr(data), 100)}.")
     given = RunInput.model_validate(data)
     load_messages(given.message_history)
     messages = list(given.message_history)
@@ -432,8 +457,8 @@ def _explain(error: NotJson | ValidationError) -> str:
     if count > MAX_REPORTED:
         return f"It has {count:,} mistakes."
     problems = [
-        f"`{views.cut('.'.join(map(str, problem['loc'])) or 'input', 200)}`: {views.cut(problem['msg'], 300)}, "
-        f"got {views.cut(repr(problem['input']), 100)}"
+        f"`{cut('.'.join(map(str, problem['loc'])) or 'input', 200)}`: {cut(problem['msg'], 300)}, "
+        f"got {cut(repr(problem['input']), 100)}"
         for problem in error.errors(include_url=False, include_context=False)[:MAX_PROBLEMS]
     ]
     if count > MAX_PROBLEMS:
@@ -489,4 +514,4 @@ def _show(arguments: tuple[Any, ...]) -> str:
         argument.payload.data.decode(errors="replace") if isinstance(argument, RawValue) else repr(argument)
         for argument in arguments
     ]
-    return views.cut(", ".join(shown), SUMMARY_BYTES)
+    return cut(", ".join(shown), SUMMARY_BYTES)

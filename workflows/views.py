@@ -1,10 +1,8 @@
-"""What a run shows of itself: status, pending calls, its memo and the Markdown in the Temporal UI."""
+"""What a run shows of itself: status, pending calls and its memo; its page in the Temporal UI is in `page`."""
 
 from __future__ import annotations
 
 import json
-import re
-import shlex
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Literal, TypeVar
@@ -18,6 +16,7 @@ from outlast.contracts import (
     Status,
     Wire,
 )
+from outlast.markdown import cut, one_line
 from outlast.messages import JsonObject
 from outlast.workflows import parts
 from outlast.workflows.state import Call, RunState, run_state
@@ -27,12 +26,6 @@ PAGE_BYTES = 1024 * 1024
 
 MEMO_BYTES = 1_900
 """Most JSON bytes of the memo: Temporal warns above 2 KiB."""
-
-DETAILS_BYTES = 18_000
-"""Most bytes of the Markdown on a run's page: Temporal takes 20,000."""
-
-ARGS_BYTES = 4_000
-"""Most bytes of one call's arguments on it."""
 
 DETAIL_BYTES = 512 * 1024
 """Most JSON bytes that waiting calls may show besides their arguments, so that an answer always fits."""
@@ -48,19 +41,20 @@ RecordT = TypeVar("RecordT", bound=Wire)
 
 def pending(state: RunState) -> list[PendingCall]:
     """The calls that wait for a decision, in the order in which the model asked for them."""
-    waiting = _waiting(state)
+    calls = waiting(state)
     room = DETAIL_BYTES
-    for call in waiting:
+    for call in calls:
         size = parts.size_bytes([call.metadata, call.json_schema])
         if size <= room:
             room -= size
         else:
             call.metadata = {"omitted": f"{size:,} bytes of metadata and schema, which do not fit here"}
             call.json_schema = None
-    return waiting
+    return calls
 
 
-def _waiting(state: RunState) -> list[PendingCall]:
+def waiting(state: RunState) -> list[PendingCall]:
+    """The calls that wait, with all that they show, however large."""
     return [_pending_call(state, call) for call in state.calls.values() if call.held is not None]
 
 
@@ -166,17 +160,17 @@ def context_page(state: RunState) -> RunContextPage:
 
 def pending_summary(state: RunState, at: datetime) -> PendingSummary:
     """What the memo says: enough to list what waits over many runs without asking any of them."""
-    waiting = _waiting(state)
-    memo = PendingSummary(agent=state.facts.agent, count=len(waiting), updated_at=at)
+    calls = waiting(state)
+    memo = PendingSummary(agent=state.facts.agent, count=len(calls), updated_at=at)
     room = MEMO_BYTES - len(memo.to_json()) - len(',"calls":[]')
-    for call in waiting:
+    for call in calls:
         named = {
             "tool_call_id": call.tool_call_id,
-            "tool_name": cut(_one_line(call.tool_name), 64),
+            "tool_name": cut(one_line(call.tool_name), 64),
             "kind": call.kind,
             "requested_at": call.requested_at.isoformat(timespec="seconds"),
             "digest": call.digest,
-            "summary": cut(_one_line(call.prompt or summary(call.args)), 80),
+            "summary": cut(one_line(call.prompt or summary(call.args)), 80),
         }
         room -= parts.size_bytes(named) + 1
         if room < 0:
@@ -202,69 +196,3 @@ def _fitting(names: Iterable[str], size_bytes: int) -> Iterable[str]:
 def summary(args: JsonObject) -> str:
     """Arguments in one line for people: `order_id=1042, cents=1999`."""
     return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in args.items())
-
-
-def cut(text: str, size_bytes: int) -> str:
-    """The text, cut to so many bytes of UTF-8."""
-    encoded = text.encode(errors="replace")
-    if len(encoded) <= size_bytes:
-        return encoded.decode()
-    return encoded[: size_bytes - 3].decode(errors="ignore") + "…"
-
-
-def details(state: RunState, workflow_id: str) -> str:
-    """Markdown for the run's page in the Temporal UI: what it does, what it waits for, and how to answer."""
-    head = f"**{_one_line(state.facts.agent)}**: {run_state(state)}, step {state.step}"
-    if state.paused:
-        by = f" by {_one_line(state.paused_by)}" if state.paused_by else ""
-        head += f". Paused{by}: send the signal `resume` with `{{}}`"
-    text = head
-    waiting = _waiting(state)
-    for shown, call in enumerate(waiting):
-        more = "\n".join(["", "", *_call_details(call, workflow_id)])
-        if len((text + more).encode(errors="replace")) > DETAILS_BYTES:
-            text += f"\n\n{len(waiting) - shown} more wait: the query `pending` shows them all."
-            break
-        text += more
-    return text.encode(errors="replace").decode()
-
-
-def _call_details(call: PendingCall, workflow_id: str) -> list[str]:
-    since = call.requested_at.isoformat(timespec="seconds")
-    # In one line each, whatever they hold: what a model or a tool wrote must not pass for what outlast says.
-    what = _one_line(call.prompt or call.tool_name)
-    lines = [f"### {what} waits: {call.kind.replace('_', ' ')}", f"Since {since}."]
-    if reason := call.metadata.get("reason"):
-        unknown = " It may or may not have taken effect." if call.metadata.get("effect") == "unknown" else ""
-        lines.append(f"{_one_line(str(reason))}.{unknown}")
-    args = _INVISIBLE.sub(_escape, json.dumps(call.args, indent=2, ensure_ascii=False))
-    lines += ["", "```json", cut(args, ARGS_BYTES), "```", ""]
-    if len(args.encode(errors="replace")) > ARGS_BYTES:
-        lines += ["**These arguments are cut.** The query `pending` shows them in full.", ""]
-    answer: JsonObject = {"tool_call_id": call.tool_call_id}
-    if call.kind in ("approval", "unknown_outcome"):
-        lines.append("To run it" + (" again" if call.kind == "unknown_outcome" else "") + ":")
-        lines += _command(workflow_id, "approve", {**answer, "digest": call.digest})
-    if call.kind != "approval":
-        lines.append("To give its result:")
-        lines += _command(workflow_id, "resolve", {**answer, "result": "…"})
-    lines.append("To refuse it:")
-    lines += _command(workflow_id, "deny", {**answer, "message": "…"})
-    return lines
-
-
-def _command(workflow_id: str, name: str, payload: JsonObject) -> list[str]:
-    run, text = shlex.quote(_one_line(workflow_id)), shlex.quote(json.dumps(payload, ensure_ascii=False))
-    return ["```sh", f"temporal workflow signal --workflow-id {run} --name {name} --input {text}", "```"]
-
-
-def _one_line(text: str) -> str:
-    return cut(_INVISIBLE.sub(_escape, " ".join(text.split())), 1_000)
-
-
-# What a person cannot see, or sees in another order than it is, must not hide in what the person approves.
-_INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-
-
-def _escape(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"

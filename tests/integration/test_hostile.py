@@ -183,7 +183,7 @@ async def test_the_commands_on_a_runs_page_can_be_copied_whatever_its_id(host: H
     host.runs.append(run)
     await host.pending(run)
     page = (await run.query("__temporal_workflow_metadata")).current_details
-    assert f"""--workflow-id 'it'"'"'s; rm -rf ~ {run_id[-8:]}' --name approve""" in page
+    assert f"""--name approve \\\n  --workflow-id 'it'"'"'s; rm -rf ~ {run_id[-8:]}' \\\n""" in page
     await run.signal("deny", {"tool_call_id": "a"})
     await host.result(run)
 

@@ -48,6 +48,22 @@ from outlast.workflows.state import Call, RunState
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 C = TypeVar("C")
 
+HOSTILE = [
+    "x" * 5_000,
+    "ü😀" * 2_000,
+    "\x00\x1b[2J" * 500,
+    "'; rm -rf / #",
+    "\n```\n\n### Nothing waits\n",
+    "\u202egnp.exe",
+    '"},"count":0,"calls":[],"x":"',
+    "\ud800",
+    "<img src=x onerror=alert(1)> **b** _i_ [a](javascript:b) | c | ~~d~~ &lt; #e $f$ ![g](h)",
+    "- [x] done",
+    "1. done",
+    "`" * 600,
+    "=" * 90,
+]
+
 
 def call(
     tool_call_id: str,
@@ -87,7 +103,9 @@ class Driven:
         self.machine = Machine(
             RunState(
                 run_key="run",
-                facts=RunFacts(agent="desk", metadata=metadata or {}, usage_limits=limits or UsageLimits()),
+                facts=RunFacts(
+                    agent="desk", metadata=metadata or {}, usage_limits=limits or UsageLimits(), prompt_at=0
+                ),
                 deps=DepsVersion(value=deps),
                 messages=[parts.request([parts.user_prompt("hi")])],
             )
@@ -229,3 +247,16 @@ class Driven:
     @property
     def rejected(self) -> Sequence[Rejection]:
         return self.state.rejected
+
+
+def hostile_run(text: str, calls: int = 50) -> Driven:
+    """A run with calls that wait and that show this text wherever a model, a tool or a caller can put one."""
+    run = Driven(metadata={"requester": text})
+    run.plans(
+        *(
+            call(f"c{i}", text or "find", args={text: text, "n": i}, wait_for="approval", prompt=text or None)
+            for i in range(calls)
+        )
+    )
+    run.state.paused_by, run.state.paused = text, True
+    return run

@@ -40,7 +40,7 @@ from outlast.contracts import (
     extend_digest,
 )
 from outlast.messages import ImageUrl, JsonObject
-from outlast.workflows import views
+from outlast.workflows import page, views
 from outlast.workflows.commands import (
     CancelCall,
     CancelStep,
@@ -562,7 +562,7 @@ class Run(RuleBasedStateMachine):
             case CancelTimer(name=name):
                 books.timers.remove(name)
             case Publish():
-                views.details(state, "run")
+                assert len(page.render(state, "run").encode()) < 20_000
                 views.pending_summary(state, START)
                 views.status(state)
             case Finish() | Fail() | EndCancelled():

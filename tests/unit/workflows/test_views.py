@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from typing import Any
 
 import pytest
@@ -14,37 +13,13 @@ from inline_snapshot import snapshot
 from outlast.contracts import MessagesPage, RunFacts, UsageLimits
 from outlast.workflows import views
 from outlast.workflows.state import RunState
-from tests.unit.workflows.driving import START, Driven, call
-
-HOSTILE = [
-    "x" * 5_000,
-    "ü😀" * 2_000,
-    "\x00\x1b[2J" * 500,
-    "'; rm -rf / #",
-    "\n```\n\n### Nothing waits\n",
-    "\u202egnp.exe",
-    '"},"count":0,"calls":[],"x":"',
-    "\ud800",
-]
-
-
-def waiting(text: str, calls: int = 50) -> Driven:
-    """A run with calls that wait and that show this text wherever a model, a tool or a caller can put one."""
-    run = Driven(metadata={"requester": text})
-    run.plans(
-        *(
-            call(f"c{i}", text or "find", args={text: text, "n": i}, wait_for="approval", prompt=text or None)
-            for i in range(calls)
-        )
-    )
-    run.state.paused_by, run.state.paused = text, True
-    return run
+from tests.unit.workflows.driving import HOSTILE, START, Driven, call, hostile_run
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_the_memo_stays_below_2_kib_with_50_pending_calls(text: str) -> None:
     """Temporal warns above, and refuses the workflow task far above: 50 calls must not stop a run."""
-    memo = views.pending_summary(waiting(text).state, START)
+    memo = views.pending_summary(hostile_run(text).state, START)
     assert memo.count == 50
     assert len(memo.calls) >= 3
     assert len(memo.to_json()) < 2_048
@@ -71,111 +46,6 @@ def test_the_memo_names_the_first_calls_that_wait() -> None:
             "updated_at": "2026-01-05T09:00:00Z",
         }
     )
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_the_details_stay_below_20_kb_and_every_code_block_is_closed(text: str) -> None:
-    """What a model wrote must not pass for what outlast says, and a cut must not open the rest of the page to it."""
-    details = views.details(waiting(text).state, text or "run")
-    assert len(details.encode()) < 20_000
-    fences = [line for line in details.splitlines() if line.startswith("```")]
-    assert fences[::2] == [fence for fence in fences[::2] if fence in ("```json", "```sh")]
-    assert set(fences[1::2]) <= {"```"}
-    assert len(fences) % 2 == 0
-    assert "### Nothing waits" not in details.splitlines()
-
-
-def test_the_details_say_how_many_more_wait() -> None:
-    details = views.details(waiting("x" * 5_000).state, "run")
-    assert details.splitlines()[-1] == snapshot("47 more wait: the query `pending` shows them all.")
-
-
-def test_arguments_that_are_cut_say_so() -> None:
-    run = Driven()
-    run.plans(call("a", args={"text": "x" * 5_000}, wait_for="approval"))
-    details = views.details(run.state, "run")
-    assert "**These arguments are cut.** The query `pending` shows them in full." in details
-
-
-def test_what_cannot_be_seen_is_written_out() -> None:
-    """A character that turns the order of the text around lets a person approve what they did not read."""
-    run = Driven()
-    run.plans(call("a", args={"to": "ann\u202e\u200b"}, prompt="Pay \u202eann?", wait_for="approval"))
-    details = views.details(run.state, "run")
-    assert r'"to": "ann\u202e\u200b"' in details
-    assert r"### Pay \u202eann? waits: approval" in details
-
-
-@pytest.mark.parametrize("workflow_id", ["run-1", "it's", "a b", "$(id)", "`id`", "a;b"])
-def test_the_commands_in_the_details_are_quoted_for_a_shell(workflow_id: str) -> None:
-    run = Driven()
-    run.plans(call("it's $(id)", args={"x": "'"}, wait_for="approval"))
-    held = run.call("it's $(id)").held
-    assert held is not None
-    commands = [line for line in views.details(run.state, workflow_id).splitlines() if line.startswith("temporal")]
-    told = [shlex.split(command) for command in commands]
-    assert [words[:5] for words in told] == [["temporal", "workflow", "signal", "--workflow-id", workflow_id]] * 2
-    assert [(words[6], json.loads(words[8])) for words in told] == [
-        ("approve", {"tool_call_id": "it's $(id)", "digest": held.digest}),
-        ("deny", {"tool_call_id": "it's $(id)", "message": "…"}),
-    ]
-
-
-def test_the_details_of_a_call_of_unknown_outcome() -> None:
-    run = Driven()
-    run.plans(call("a", "refund", args={"cents": 1999}, repeatable=False))
-    run.is_lost("a")
-    [pending] = views.pending(run.state)
-    assert views.details(run.state, "run-1").replace(pending.digest, "<digest>") == snapshot("""\
-**desk**: waiting, step 1
-
-### refund waits: unknown outcome
-Since 2026-01-05T09:00:02+00:00.
-The worker was lost while the call ran. It may or may not have taken effect.
-
-```json
-{
-  "cents": 1999
-}
-```
-
-To run it again:
-```sh
-temporal workflow signal --workflow-id run-1 --name approve --input '{"tool_call_id": "a", "digest": "<digest>"}'
-```
-To give its result:
-```sh
-temporal workflow signal --workflow-id run-1 --name resolve --input '{"tool_call_id": "a", "result": "…"}'
-```
-To refuse it:
-```sh
-temporal workflow signal --workflow-id run-1 --name deny --input '{"tool_call_id": "a", "message": "…"}'
-```\
-""")
-
-
-def test_the_details_of_an_external_call_ask_for_its_result() -> None:
-    run = Driven()
-    run.plans(call("a", "pick_colour", args={}, wait_for="external"))
-    assert views.details(run.state, "run-1") == snapshot("""\
-**desk**: waiting, step 1
-
-### pick_colour waits: external
-Since 2026-01-05T09:00:01+00:00.
-
-```json
-{}
-```
-
-To give its result:
-```sh
-temporal workflow signal --workflow-id run-1 --name resolve --input '{"tool_call_id": "a", "result": "…"}'
-```
-To refuse it:
-```sh
-temporal workflow signal --workflow-id run-1 --name deny --input '{"tool_call_id": "a", "message": "…"}'
-```\
-""")
 
 
 def test_a_pending_call_shows_everything_that_a_decision_needs() -> None:
