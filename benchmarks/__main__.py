@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 from cyclopts import App
@@ -20,15 +21,19 @@ from outlast.server import EmbeddedServer
 app = App(name="make bench ARGS=…", help="Measures outlast against a hand-written Temporal workflow.")
 
 
-async def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
-    """Measure some workloads, one after the other, on one server."""
-    figures: list[Figure] = []
+async def measure(names: Sequence[str], sizes: Sizes, figures: list[Figure]) -> None:
+    """Measure some workloads, one after the other, on one server.
+
+    Args:
+        names: Of the workloads.
+        sizes: How much is measured.
+        figures: Where they go, workload by workload, so that what was measured is there when a later one fails.
+    """
     async with EmbeddedServer(ui=False) as server:
         client = await Client.connect(server.address, namespace=server.namespace)
         for name in names:
-            print(f"… {name}", file=sys.stderr, flush=True)
+            print(f"{datetime.now():%H:%M:%S} {name}", file=sys.stderr, flush=True)
             figures += await (DURABLE[name](client, sizes) if name in DURABLE else IN_PROCESS[name](sizes))
-    return figures
 
 
 @app.default
@@ -49,9 +54,13 @@ async def main(*workloads: str, pairs: int | None = None, tiny: bool = False, re
             sys.exit(f"--pairs {pairs}: at least one pair is needed.")
         sizes = replace(sizes, pairs=pairs)
     load_before = os.getloadavg()[0]
-    figures = await measure(workloads or NAMES, sizes)
-    report.show(figures)
-    print(f"Every sample: {report.write(figures, load_before, results)}")
+    figures: list[Figure] = []
+    try:
+        await measure(workloads or NAMES, sizes, figures)
+    finally:
+        if figures:
+            report.show(figures)
+            print(f"Every sample: {report.write(figures, load_before, results)}")
 
 
 if __name__ == "__main__":

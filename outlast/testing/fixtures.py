@@ -2,7 +2,8 @@
 
 They are enabled by hand, not by an entry point, so that installing outlast changes nobody's tests. They own no event
 loop, so they serve anyio's plugin, pytest-asyncio and tests that call `asyncio.run` alike: the server runs beside the
-tests, and each test connects from its own loop.
+tests, and each test connects from its own loop. They also see to it that the test process ends with pytest's status:
+see `pytest_sessionstart`.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ class Host:
     """A task queue of its own, with a worker on it for as long as the block lasts; `Durable` makes it.
 
     The worker keeps no workflow in its cache: each workflow task replays the whole history. When the block ends, every
-    run is checked (see `check_history`), and ended if it was still under way. Where the block fails for another reason
-    than a run's own failure, nothing is checked, so that the reason stays in sight.
+    run is checked (see `check_history`), and ended if it was still under way, so that no later test finds it waiting.
+    Where the block fails for another reason than a run's own failure, nothing is checked: the reason stays in sight.
 
     Args:
         temporal: Connected to a server that was started with `SKIPS_TIME`.
@@ -97,8 +97,12 @@ class Host:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.aclose()
-        if error is None or isinstance(error, RunError):
-            await self.check()
+        try:
+            if error is None or isinstance(error, RunError):
+                await self.check()
+        finally:
+            for run in self.runs:
+                await _end(run)
 
     def worker(
         self,
@@ -155,7 +159,7 @@ class Host:
         return hosted_run
 
     async def check(self, *, timeouts: bool = False) -> None:
-        """Check the histories of all runs; those that are still under way are ended.
+        """Check the histories of all runs so far.
 
         Args:
             timeouts: As for `check_history`.
@@ -163,12 +167,8 @@ class Host:
         Raises:
             NotDurable: A history is not as it must be.
         """
-        runs, self.runs = self.runs, []
-        for run in runs:
-            try:
-                await check_history(run, timeouts=timeouts)
-            finally:
-                await _end(run)
+        for run in self.runs:
+            await check_history(run, timeouts=timeouts)
 
 
 async def _end(run: WorkflowHandle[Any, Any]) -> None:

@@ -285,13 +285,15 @@ async def test_a_history_that_does_not_fit_the_code_is_noticed(durable: Durable)
     )
 
 
-async def test_an_error_of_the_test_stays_in_sight(durable: Durable) -> None:
+async def test_an_error_of_the_test_stays_in_sight_and_leaves_no_run(durable: Durable, client: Client) -> None:
     """What is wrong with a history by then may well come from it."""
     agent = support(call("refund", order_id=1))
+    started: list[HostedRun] = []
     with pytest.raises(ZeroDivisionError):  # noqa: PT012 -- the block is what is tested
         async with durable(agent) as host:
-            await host.start(agent, "Go.")
+            started.append(await host.start(agent, "Go."))
             raise ZeroDivisionError
+    assert (await client.get_workflow_handle(started[0].id).describe()).status == WorkflowExecutionStatus.TERMINATED
 
 
 async def test_a_test_on_another_event_loop_is_told_so() -> None:
