@@ -67,7 +67,7 @@ async def test_a_back_off_of_minutes_passes_at_once(durable: Durable) -> None:
     assert len(attempts) == 3
 ```
 
-Without pytest, `from outlast.testing import durable` is the same, with a server of its own for each block.
+Without pytest, `Durable()` does the same, with a server of its own for each block.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ from outlast.models import FunctionModel, ScriptedModel, TestModel
 from outlast.server import EmbeddedServer
 from outlast.testing.calls import call
 from outlast.testing.deciding import Decide, approve_all, deny_all
-from outlast.testing.durable import Durable, Finished, durable
+from outlast.testing.durable import Durable, Finished
 from outlast.testing.histories import NotDurable, check_history
 from outlast.testing.host import Host
 from outlast.testing.hosted_run import HostedRun
@@ -98,5 +98,4 @@ __all__ = (
     "call",
     "check_history",
     "deny_all",
-    "durable",
 )

@@ -26,7 +26,7 @@ from outlast.testing.histories import scheduled
 from outlast.testing.host import PATIENCE, SKIPS_TIME, Host
 from outlast.testing.run_options import RunOptions
 
-__all__ = ("Durable", "Finished", "durable")
+__all__ = ("Durable", "Finished")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,10 +168,6 @@ class Durable:
             return
         async with EmbeddedServer(ui=False, extra_args=SKIPS_TIME) as server:
             yield server
-
-
-durable = Durable()
-"""Runs agents durably where there is no fixture: each block starts a server of its own."""
 
 
 def _check_event_loop() -> None:

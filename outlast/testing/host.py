@@ -9,6 +9,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
+import anyio
 from temporalio.client import Client as TemporalClient
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
@@ -96,13 +97,15 @@ class Host:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._stack.aclose()
-        try:
-            if error is None or isinstance(error, RunError):
-                await self.check()
-        finally:
-            for run in self.runs:
-                await _end(run)
+        # A test's own deadline may be over; what it started is taken down all the same.
+        with anyio.CancelScope(shield=True):
+            await self._stack.aclose()
+            try:
+                if error is None or isinstance(error, RunError):
+                    await self.check()
+            finally:
+                for run in self.runs:
+                    await _end(run)
 
     def worker(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ from temporalio.client import WorkflowExecutionDescription, WorkflowHandle
 
 from outlast.contracts import PendingSummary
 
-__all__ = ("NothingCame", "between_tasks", "has_ended", "query_until", "what_waits", "where_it_stands")
+__all__ = ("NothingCame", "between_tasks", "has_ended", "what_waits", "where_it_stands")
 
 PAUSE_SECONDS = 0.02
 
@@ -61,28 +61,6 @@ async def what_waits(described: WorkflowExecutionDescription) -> PendingSummary 
     """What the memo of a run says: needs no worker, where a query has one replay the whole history."""
     memo: Any = await described.memo()
     return PendingSummary.model_validate(memo["outlast"]) if "outlast" in memo else None
-
-
-async def query_until(
-    run: WorkflowHandle[Any, Any], name: str, condition: Callable[[Any], Any], patience: float = 90
-) -> Any:
-    """The answer to a query, once it fulfils a condition; asked again whenever something has happened.
-
-    Args:
-        run: Handle of the workflow.
-        name: Of the query.
-        condition: Of its answer, as JSON.
-        patience: Seconds after which it will not come any more.
-
-    Raises:
-        TimeoutError: It did not come.
-    """
-    asked_at = -1
-    with anyio.fail_after(patience):
-        while True:
-            asked_at = await between_tasks(run, after=asked_at)
-            if condition(answer := await run.query(name)):
-                return answer
 
 
 async def where_it_stands(run: WorkflowHandle[Any, Any]) -> str:

@@ -296,6 +296,20 @@ async def test_an_error_of_the_test_stays_in_sight_and_leaves_no_run(durable: Du
     assert (await client.get_workflow_handle(started[0].id).describe()).status == WorkflowExecutionStatus.TERMINATED
 
 
+async def test_a_test_that_runs_out_of_its_own_time_leaves_no_run(durable: Durable, client: Client) -> None:
+    """What takes the block down is not cancelled together with what was in it."""
+    agent = support(call("refund", order_id=1))
+    started: list[HostedRun] = []
+    with anyio.CancelScope() as scope:
+        async with durable(agent) as host:
+            started.append(await host.start(agent, "Go."))
+            await started[0].pending()
+            scope.cancel()
+            await started[0].result()
+    assert scope.cancelled_caught
+    assert (await client.get_workflow_handle(started[0].id).describe()).status == WorkflowExecutionStatus.TERMINATED
+
+
 async def test_a_test_on_another_event_loop_is_told_so() -> None:
     """A task of trio has no running loop of asyncio; nor has a thread."""
 
