@@ -31,6 +31,9 @@ Measure = Callable[[System], Awaitable[Sample]]
 async def both(client: Client) -> AsyncGenerator[tuple[System, System]]:
     """The floor and ours, each in a process of its own."""
     async with running("floor", client) as floor, running("ours", client) as ours:
+        # They start side by side.
+        await floor.ready()
+        await ours.ready()
         yield floor, ours
 
 
@@ -241,6 +244,7 @@ async def killed_worker(client: Client, sizes: Sizes) -> list[Figure]:
     environment = {"OUTLAST_HEARTBEAT_TIMEOUT": str(seconds)}
     for _ in range(min(3, sizes.pairs)):
         async with running("ours", client, **environment) as first:
+            await first.ready()
             run = await client.start_workflow(
                 "AgentRun", {"agent": "crashing", "prompt": "Go."}, id=f"killed-{first.queue}", task_queue=first.queue
             )
@@ -248,6 +252,7 @@ async def killed_worker(client: Client, sizes: Sizes) -> list[Figure]:
                 while not await _call_has_started(run):  # noqa: ASYNC110 -- the server tells no one
                     await anyio.sleep(0.02)
             async with joining("ours", client, first.queue, **environment) as second:
+                await second.ready()
                 killed_at = datetime.now(UTC)
                 first.process.kill()
                 await second.finish(run)

@@ -44,6 +44,11 @@ class System:
         assert process.stdout is not None
         self._lines = BufferedByteReceiveStream(process.stdout)
 
+    async def ready(self) -> None:
+        """Wait until the process works."""
+        if (said := (await self.read_line()).strip()) != "ready":
+            raise RuntimeError(f"The worker process of {self.name!r} said {said!r} instead of 'ready'.")
+
     async def read_line(self) -> str:
         """What the process says next."""
         with anyio.fail_after(PATIENCE_SECONDS):
@@ -96,7 +101,7 @@ class System:
 
 @asynccontextmanager
 async def running(name: Name, client: Client, **environment: str) -> AsyncGenerator[System]:
-    """A system, until the block ends."""
+    """A system, until the block ends; it starts, and is `ready` in its own time."""
     queue = f"{name}-{uuid.uuid4().hex[:8]}"
     async with joining(name, client, queue, **environment) as system:
         yield system
@@ -110,8 +115,6 @@ async def joining(name: Name, client: Client, queue: str, **environment: str) ->
     process = await anyio.open_process(command, cwd=ROOT, stderr=None, env={**os.environ, **environment})
     system = System(name, client, process, queue)
     try:
-        if (said := (await system.read_line()).strip()) != "ready":
-            raise RuntimeError(f"The worker process of {name!r} said {said!r} instead of 'ready'.")
         yield system
     finally:
         with anyio.CancelScope(shield=True):

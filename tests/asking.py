@@ -21,6 +21,6 @@ async def query_until(
     asked_at = -1
     with anyio.fail_after(patience):
         while True:
-            asked_at = await between_tasks(run, after=asked_at)
+            asked_at = (await between_tasks(run, after=asked_at)).history_length
             if condition(answer := await run.query(name)):
                 return answer

@@ -115,11 +115,13 @@ class HostedRun(Run):
         asked_at = -1
         async with self.patiently(what):
             while True:
-                asked_at = await between_tasks(self.handle, after=asked_at)
+                described = await between_tasks(self.handle, after=asked_at)
+                asked_at = described.history_length
                 status = await self.status()
                 if condition(status):
                     return status
-                if has_ended(await self.handle.describe()):
+                # It ended before it was asked, so that was its last word; one that has ended since is asked once more.
+                if has_ended(described):
                     raise NothingCame(f"The run {self.id!r} ended; the test expected it {what}. {_shown(status)}")
 
     @override

@@ -31,7 +31,7 @@ class NothingCame(AssertionError):
     """What a test waits for did not come; the message says what the run waits for, or how it ended."""
 
 
-async def between_tasks(run: WorkflowHandle[Any, Any], *, after: int = -1) -> int:
+async def between_tasks(run: WorkflowHandle[Any, Any], *, after: int = -1) -> WorkflowExecutionDescription:
     """Wait until a run is not just being worked on, so that it can be asked.
 
     A worker without a cache throws the run out after each task, and where two more have come by then, queries among
@@ -42,13 +42,12 @@ async def between_tasks(run: WorkflowHandle[Any, Any], *, after: int = -1) -> in
         after: Waits, too, until its history has another length than this.
 
     Returns:
-        The length of its history.
+        What the server then says of it.
     """
     while True:
-        seen = (await run.describe()).raw_description
-        length = seen.workflow_execution_info.history_length
-        if length != after and not seen.HasField("pending_workflow_task"):
-            return length
+        described = await run.describe()
+        if described.history_length != after and not described.raw_description.HasField("pending_workflow_task"):
+            return described
         await anyio.sleep(PAUSE_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""The example in the docstring of `outlast.testing` is a project of a user's own, and passes as written."""
+"""The examples of `outlast.testing` are projects of a user's own, and pass as written."""
 
 from __future__ import annotations
 
@@ -45,17 +45,22 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=folder)
 
 
+def save(source: str, folder: Path) -> Path:
+    for example in find_examples(ROOT / source):
+        (folder / str(example.prefix_settings()["title"])).write_text(example.source)
+    return folder
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    for example in find_examples(ROOT / "outlast" / "testing" / "__init__.py"):
-        (tmp_path / str(example.prefix_settings()["title"])).write_text(example.source)
-    return tmp_path
+    return save("outlast/testing/__init__.py", tmp_path)
 
 
-def test_the_example_of_the_docstring_passes_with_the_plugin_of_anyio(project: Path) -> None:
-    done = run_pytest(project)
+@pytest.mark.parametrize(("source", "count"), [("outlast/testing/__init__.py", 3), ("docs/testing.md", 2)])
+def test_the_examples_pass_with_the_plugin_of_anyio(source: str, count: int, tmp_path: Path) -> None:
+    done = run_pytest(save(source, tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"^3 passed", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(rf"^{count} passed", done.stdout, re.MULTILINE), done.stdout
 
 
 def test_the_fixtures_serve_tests_that_each_have_an_event_loop_of_their_own(project: Path) -> None:

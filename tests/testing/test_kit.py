@@ -130,6 +130,14 @@ async def test_a_run_is_decided_call_by_call(durable: Durable) -> None:
         assert [getattr(part, "content", None) for part in told] == ["refunded 7", "handed over"]
 
 
+async def test_a_run_is_awaited_by_what_its_status_says_even_at_its_end(durable: Durable) -> None:
+    """It may end between the question whether it fulfils the condition and the one whether it goes on."""
+    agent = support(call("find", order_id=1))
+    async with durable(agent) as host:
+        run = await host.start(agent, "Go.")
+        assert (await run.until(lambda status: status.state == "completed")).step == 2
+
+
 async def test_two_agents_are_hosted_side_by_side(durable: Durable) -> None:
     other = Agent(ScriptedModel(["Other."]), name="other")
     async with durable(support(), other) as host:
