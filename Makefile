@@ -7,7 +7,7 @@ LOCK_VENV := build/pip-tools
 PIP_TOOLS := pip-tools==7.6.2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format types demo build requirements clean
+.PHONY: help setup test bench lint format types demo build requirements clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ format: setup ## Fix what can be fixed by itself
 
 types: setup ## Check types: strict for the library, looser for tests
 	$(BIN)/basedpyright
+
+bench: setup ## Measure against a hand-written Temporal workflow: some 15 minutes (ARGS='ten-steps --pairs 20' chooses)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 demo: setup ## Run the main job on an embedded Temporal server: no key, no questions when not on a terminal
 	$(BIN)/outlast demo

@@ -8,6 +8,8 @@ from typing import Any
 import anyio
 from temporalio.client import WorkflowHandle
 
+from outlast.testing.progress import between_tasks
+
 PATIENCE = 90
 """Seconds after which something that a test waits for will not come."""
 
@@ -15,19 +17,10 @@ PATIENCE = 90
 async def query_until(
     run: WorkflowHandle[Any, Any], name: str, condition: Callable[[Any], Any], patience: float = PATIENCE
 ) -> Any:
-    """The answer to a query, once it fulfils a condition.
-
-    Asks again whenever something has happened, and only between workflow tasks: a worker without a cache throws the run
-    out after each task, and where two more have come by then, queries among them, the SDK drops one of them, and the
-    server waits until that has timed out.
-    """
+    """The answer to a query, once it fulfils a condition; asked again whenever something has happened."""
     asked_at = -1
     with anyio.fail_after(patience):
         while True:
-            seen = (await run.describe()).raw_description
-            length = seen.workflow_execution_info.history_length
-            if length != asked_at and not seen.HasField("pending_workflow_task"):
-                asked_at = length
-                if condition(answer := await run.query(name)):
-                    return answer
-            await anyio.sleep(0.02)
+            asked_at = (await between_tasks(run, after=asked_at)).history_length
+            if condition(answer := await run.query(name)):
+                return answer

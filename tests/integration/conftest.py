@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import pytest
@@ -14,8 +14,8 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
 from outlast.agent import Agent
-from outlast.plugin import OutlastPlugin
 from outlast.settings import Settings
+from outlast.testing import Host as KitHost
 from tests.asking import PATIENCE, query_until
 from tests.histories import assert_healthy
 from tests.strict import assert_replays_in_sandbox
@@ -29,17 +29,16 @@ class Host:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.task_queue = f"test-{uuid.uuid4().hex[:8]}"
         self.runs: list[WorkflowHandle[Any, Any]] = []
+        self._host = KitHost(client)
+        self.task_queue = self._host.task_queue
         self._stack = AsyncExitStack()
 
     async def serve(self, *agents: Agent[Any, Any], settings: dict[str, Any] | None = None, **options: Any) -> Worker:
         """Start a worker; it stops with the test."""
         values = {"shutdown_grace": 1, "heartbeat_timeout": 5, **(settings or {})}
-        plugin = OutlastPlugin(agents=agents, settings=Settings.model_validate(values))
-        client = options.pop("client", self.client)
-        options = {"max_cached_workflows": 0, "plugins": [plugin], **options}
-        worker = Worker(client, task_queue=self.task_queue, **cast(Any, options))
+        chosen: dict[str, Any] = {"task_queue": self.task_queue, **options}
+        worker = self._host.worker(*agents, settings=Settings.model_validate(values), **chosen)
         await self._stack.enter_async_context(worker)
         return worker
 

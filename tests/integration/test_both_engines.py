@@ -59,8 +59,8 @@ from outlast import (
 )
 from outlast.messages import Usage, dump_message, load_messages
 from outlast.models.function import AgentInfo
+from outlast.testing import call
 from tests.asking import PATIENCE
-from tests.calls import call
 from tests.histories import assert_healthy
 from tests.integration.conftest import Host, parts
 

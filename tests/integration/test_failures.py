@@ -26,7 +26,7 @@ from outlast import (
 )
 from outlast.client import Client
 from outlast.errors import InvalidInput, ProviderError
-from tests.calls import call
+from outlast.testing import call
 from tests.histories import activities_scheduled
 from tests.integration.conftest import Host, parts
 

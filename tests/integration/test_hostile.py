@@ -40,8 +40,8 @@ from outlast import (
 from outlast.payloads import to_raw
 from outlast.plugin import OutlastPlugin
 from outlast.settings import Settings
+from outlast.testing import call
 from tests.asking import PATIENCE
-from tests.calls import call
 from tests.integration.conftest import Host, parts
 
 HALF_AN_EMOJI = "\ud83d"

@@ -22,8 +22,8 @@ from outlast import (
     TextPart,
     ToolDefinition,
 )
+from outlast.testing import call
 from outlast.toolsets.external import ExternalToolset
-from tests.calls import call
 from tests.histories import activities_scheduled
 from tests.integration.conftest import Host, parts
 

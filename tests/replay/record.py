@@ -22,8 +22,8 @@ from outlast import Agent, RunContext, ScriptedModel, TransientToolError
 from outlast.plugin import OutlastPlugin
 from outlast.server import EmbeddedServer
 from outlast.settings import Settings
+from outlast.testing import call
 from tests.asking import query_until
-from tests.calls import call
 
 Scenario = Callable[[Client, str], Awaitable[WorkflowHandle[Any, Any]]]
 

@@ -46,7 +46,7 @@ from outlast import (
 from outlast.messages import Usage
 from outlast.models.chat import chat_messages
 from outlast.models.function import AgentInfo
-from tests.calls import call
+from outlast.testing import call
 
 EXTERNAL = ExternalToolset([ToolDefinition("ring", {"type": "object", "properties": {"n": {"type": "integer"}}})])
 

@@ -1,0 +1,1 @@
+"""Measures outlast against a hand-written Temporal workflow: `make bench`."""
