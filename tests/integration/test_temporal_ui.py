@@ -10,7 +10,7 @@ from temporalio.converter import DataConverter
 from outlast.agent import Agent
 from outlast.client import Client
 from outlast.models.scripted import ScriptedModel
-from tests.calls import call
+from outlast.testing import call
 from tests.integration.conftest import Host
 
 

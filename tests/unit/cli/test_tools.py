@@ -79,7 +79,7 @@ def test_tools_as_json_have_whole_schemas(capsys: pytest.CaptureFixture[str]) ->
     assert (idle["name"], idle["model"], idle["tools"]) == ("idle", None, [])
 
 
-def described(**options: Any) -> str:
+async def described(**options: Any) -> str:
     agent = Agent(TestModel(), name="shop")
 
     @agent.tool_plain(**options)
@@ -87,9 +87,7 @@ def described(**options: Any) -> str:
         """Pay."""
         return ""
 
-    import anyio
-
-    [entry] = anyio.run(take_inventory, [agent])
+    [entry] = await take_inventory([agent])
     return policy_words(entry.to_json()["tools"][0])
 
 
@@ -112,8 +110,8 @@ def described(**options: Any) -> str:
         ({"task_queue": "gpu"}, "3 attempts, at most 1 h, on the queue gpu"),
     ],
 )
-def test_what_applies_is_told_in_one_line(options: dict[str, Any], words: str) -> None:
-    assert described(**options) == words
+async def test_what_applies_is_told_in_one_line(options: dict[str, Any], words: str) -> None:
+    assert await described(**options) == words
 
 
 async def test_a_tool_of_another_system_waits_for_its_result() -> None:
